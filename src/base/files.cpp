@@ -1,0 +1,129 @@
+#include "base/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace ridge {
+namespace {
+
+struct FileDescriptor {
+    int fd;
+    ~FileDescriptor() {
+        if (fd > STDERR_FILENO) close(fd);
+    }
+};
+
+std::string xdg_folder(const char* variable, const char* below_home) {
+    const char* base = std::getenv(variable);
+    if (base != nullptr && base[0] == '/')
+        return std::string(base) + "/ridge";  // the standard: relative is ignored
+    const char* home = std::getenv("HOME");
+    if (home == nullptr || home[0] == 0) return {};
+    return std::string(home) + below_home + "/ridge";
+}
+
+}  // namespace
+
+FileKind file_kind(const std::string& path) {
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0) return FileKind::kMissing;
+    if (S_ISREG(info.st_mode)) return FileKind::kRegular;
+    return S_ISDIR(info.st_mode) ? FileKind::kDirectory : FileKind::kOther;
+}
+
+std::string read_file(const std::string& path, uint64_t max_bytes) {
+    bool standard_input = path == "-";
+    FileDescriptor file{standard_input ? STDIN_FILENO
+                                       : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (file.fd < 0) throw Error("{}: cannot open: {}", printable(path), strerror(errno));
+    if (!standard_input) {
+        struct stat info = {};
+        if (fstat(file.fd, &info) != 0)
+            throw Error("{}: cannot read: {}", printable(path), strerror(errno));
+        if (S_ISDIR(info.st_mode))
+            throw Error("{}: is a directory, expected a file", printable(path));
+        // A pipe that a shell made (<(...)) is welcome; it is read like standard input.
+        if (!S_ISREG(info.st_mode)) fcntl(file.fd, F_SETFL, fcntl(file.fd, F_GETFL) & ~O_NONBLOCK);
+    }
+    std::string bytes;
+    char chunk[65536];
+    for (;;) {
+        ssize_t n = read(file.fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) throw Error("{}: cannot read: {}", printable(path), strerror(errno));
+        if (n == 0) return bytes;
+        if (bytes.size() + static_cast<size_t>(n) > max_bytes) {
+            throw Error("{}: is larger than {} bytes",
+                        standard_input ? "standard input" : printable(path), max_bytes);
+        }
+        bytes.append(chunk, static_cast<size_t>(n));
+    }
+}
+
+void write_file(const std::string& path, std::string_view bytes, bool replace) {
+    if (!replace && file_kind(path) != FileKind::kMissing) {
+        throw Error("{}: exists already; it was left as it was", printable(path));
+    }
+    std::string temporary = path + ".XXXXXX";
+    FileDescriptor file{mkostemp(temporary.data(), O_CLOEXEC)};  // mode 0600
+    if (file.fd < 0) throw Error("{}: cannot write: {}", printable(path), strerror(errno));
+    auto give_up = [&](int error) {
+        unlink(temporary.c_str());
+        throw Error("{}: cannot write: {}", printable(path), strerror(error));
+    };
+    for (size_t at = 0; at < bytes.size();) {
+        ssize_t n = write(file.fd, bytes.data() + at, bytes.size() - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) give_up(errno);
+        at += static_cast<size_t>(n);
+    }
+    if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) give_up(errno);
+    if (replace ? rename(temporary.c_str(), path.c_str()) != 0
+                : link(temporary.c_str(), path.c_str()) != 0) {
+        give_up(errno);
+    }
+    if (!replace)
+        unlink(temporary.c_str());  // link() fails where the name exists, which rename() would not
+}
+
+std::vector<std::string> list_folder(const std::string& path) {
+    DIR* folder = opendir(path.c_str());
+    if (folder == nullptr) throw Error("{}: cannot list: {}", printable(path), strerror(errno));
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(folder)) {
+        std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(name);
+    }
+    closedir(folder);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+void make_folders(const std::string& path) {
+    for (size_t at = 1; at <= path.size(); at++) {
+        if (at < path.size() && path[at] != '/') continue;
+        std::string part = path.substr(0, at);
+        if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+            throw Error("{}: cannot make the folder: {}", printable(part), strerror(errno));
+        }
+    }
+}
+
+std::string state_folder() {
+    return xdg_folder("XDG_STATE_HOME", "/.local/state");
+}
+std::string cache_folder() {
+    return xdg_folder("XDG_CACHE_HOME", "/.cache");
+}
+
+}  // namespace ridge

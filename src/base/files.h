@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge {
+
+// Whole small files. Every error names the path and what the system said.
+
+enum class FileKind { kMissing, kRegular, kDirectory, kOther };
+FileKind file_kind(const std::string& path);  // follows links
+
+// The bytes of a regular file of at most `max_bytes`; Error otherwise. A path of "-" reads standard
+// input.
+std::string read_file(const std::string& path, uint64_t max_bytes);
+
+// Writes through a temporary file in the same folder, mode 0600, renamed into place. With `replace`
+// false an existing file is an error, and stays as it was.
+void write_file(const std::string& path, std::string_view bytes, bool replace);
+
+// Names of the entries of a folder, sorted, without "." and "..".
+std::vector<std::string> list_folder(const std::string& path);
+
+void make_folders(const std::string& path);  // like mkdir -p, mode 0700
+
+// $XDG_STATE_HOME/ridge and $XDG_CACHE_HOME/ridge, with the standard's defaults under $HOME; empty
+// without a home.
+std::string state_folder();
+std::string cache_folder();
+
+}  // namespace ridge

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace ridge {
+
+// Time since construction or the last restart, on the monotonic clock.
+class Timer {
+  public:
+    void restart() { start_ = Clock::now(); }
+    int64_t elapsed_ns() const {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+    }
+    double elapsed_ms() const { return static_cast<double>(elapsed_ns()) * 1e-6; }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace ridge

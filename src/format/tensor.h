@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "format/format.h"
+
+namespace ridge {
+
+struct Layout;
+
+// One run of bytes of a tensor: row i starts at data + i * row_stride_bytes.
+struct Plane {
+    const std::byte* data = nullptr;
+    int64_t row_stride_bytes = 0;
+};
+
+// A view of a weight: it owns nothing. Shapes are row-major, the contiguous dimension last: a
+// matrix is [out, in], as safetensors write it (GGUF lists dimensions the other way round; the
+// reader turns them).
+struct Tensor {
+    std::string name;  // as the file has it
+    const Format* format = nullptr;
+    const Layout* layout =
+        nullptr;     // how rows are placed in the planes; row_major_layout() as files have it
+    int n_dims = 0;  // 1 to 4
+    std::array<int64_t, 4> shape{};  // [n_dims] used; all > 0
+    std::array<Plane, 3> planes;     // blocks; affine: codes, scales, biases
+    int group_size = 0;              // affine formats: elements that share a scale and a bias
+    FormatId scale_format = FormatId::kF16;  // affine formats: how scales and biases are stored
+
+    int64_t n_cols() const { return n_dims == 0 ? 0 : shape[n_dims - 1]; }
+    int64_t n_rows() const {
+        int64_t n = 1;
+        for (int i = 0; i + 1 < n_dims; i++) n *= shape[i];
+        return n;
+    }
+    int64_t n_elements() const { return n_rows() * n_cols(); }
+    int64_t n_bytes() const;  // of all planes, as stored
+    explicit operator bool() const { return format != nullptr; }
+};
+
+// A way to place a tensor's rows in memory. `row_major` is the files' own; backends add others
+// (interleaved rows, tiles), each with the function that reads one row back, so that plain kernels
+// and tests read any of them.
+struct Layout {
+    std::string_view name;
+    void (*unpack_row)(const Tensor& tensor, int64_t row, float* out);  // out [n_cols] f32
+};
+
+const Layout& row_major_layout();
+
+// Row `row` of a tensor in any layout, as float32. out [n_cols].
+void unpack_row(const Tensor& tensor, int64_t row, float* out);
+
+std::string shape_text(const Tensor& tensor);  // "[2048, 512]"
+
+}  // namespace ridge
