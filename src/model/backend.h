@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/tensor.h"
+#include "model/batch.h"
+#include "model/kv_cache.h"
+#include "model/tables.h"
+#include "model/weights.h"
+
+namespace ridge {
+
+// A model as a backend holds it: weights prepared, tables resolved.
+struct Model {
+    Config config;
+    Weights weights;
+    RopeTable rope_table;
+    Tables tables;
+};
+
+// Names a step that has been handed to the device.
+struct Ticket {
+    uint64_t id = 0;
+};
+
+struct StepResult {
+    std::vector<Sampled> sampled;  // parallel to Batch::sample_rows
+    Rows logits;  // [n_logit_rows, n_vocab] f32; as computed where nothing was sampled; valid until
+                  // the next step
+};
+
+// A device that can hold a model and run its steps.
+class Backend {
+  public:
+    virtual ~Backend() = default;
+
+    virtual std::string_view name() const = 0;
+    virtual std::span<const Checkpoint> checkpoints() const = 0;
+    virtual Caps caps() const = 0;
+
+    // Memory of the device; Error with the bytes wanted when there is none. Zeroed, committed as it
+    // is touched where the device can do so.
+    virtual Buffer alloc(size_t n_bytes) = 0;
+    // The weight in the device's memory and in the wanted layout: the one place where a layout
+    // changes. The result may be a view of the given tensor. Vectors (norms, biases) become
+    // float32.
+    virtual Tensor prepare(const Tensor& weight, const Layout& layout) = 0;
+    virtual KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
+                                  int64_t n_slots) = 0;
+
+    // Plans the memory of a step for at most n_rows rows, n_logit_rows of which want logits.
+    virtual void plan(const Model& model, const KvCache& kv, int n_rows, int n_logit_rows) = 0;
+    // Starts a step. `batch` and what it views must live until wait() has returned.
+    virtual Ticket step(const Model& model, const KvCache& kv, const Batch& batch) = 0;
+    virtual StepResult wait(Ticket ticket) = 0;
+
+    // Measured rate of reading the weights from memory, in GB/s: the wall that decode stands
+    // before.
+    virtual double measure_read_gbps(const Model& model) = 0;
+};
+
+}  // namespace ridge

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "model/sample_params.h"
+#include "text/token.h"
+
+namespace ridge {
+
+// Rows differ in arithmetic by class alone: a kernel for one decode row keeps its order of sums for
+// any number of decode rows, and a prompt row's result does not depend on where its prompt was cut
+// into chunks.
+enum class RowClass : uint8_t { kPrompt, kDecode };
+
+// Consecutive rows of one sequence.
+struct SequenceSpan {
+    int32_t first_row = 0, n_rows = 0;
+    RowClass row_class = RowClass::kPrompt;
+    KvView kv;  // the sequence's cache, long enough for the last row's position
+};
+
+// One step's work: prompt chunks, single decode rows, or a mixture, flattened to rows.
+struct Batch {
+    std::span<const Token> tokens;  // [n_rows]
+    std::span<const int32_t>
+        positions;  // [n_rows] absolute; -1: a masked row, whose attention is zero
+    std::span<const int64_t>
+        slots;  // [n_rows] where the row's K and V go in the cache; -1: nowhere
+    std::span<const SequenceSpan> spans;     // cover all rows, in order
+    std::span<const int32_t> logit_rows;     // rows that want logits, ascending
+    std::span<const SampleRow> sample_rows;  // parallel to logit_rows, or empty: no sampling
+
+    int32_t n_rows() const { return static_cast<int32_t>(tokens.size()); }
+};
+
+}  // namespace ridge

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/kv_cache.h"
+#include "model/rope_table.h"
+#include "model/rows.h"
+#include "model/weights.h"
+
+namespace ridge {
+
+struct Step;
+
+// A node of the tree step > layers > stages > ops: the plain body at the bottom, overrides above
+// it, the newest last. A call runs the topmost entry that supports the step; nothing below an entry
+// is ever removed.
+template <class Signature>
+class Node;
+
+template <class... Args>
+class Node<void(Step&, Args...)> {
+  public:
+    using Fn = void (*)(Step&, Args...);
+    using Supports = bool (*)(const Step&, const Args&...);
+    struct Entry {
+        std::string_view checkpoint;
+        Fn fn;
+        Supports supports;  // null: always
+    };
+
+    void set(std::string_view checkpoint, Fn fn, Supports supports = nullptr) {
+        entries_.push_back({checkpoint, fn, supports});
+    }
+    void operator()(Step& step, Args... args) const { run(entries_.size(), step, args...); }
+    // What would run if the entry of `checkpoint` were not there: for an override that handles a
+    // part of its cases.
+    void below(std::string_view checkpoint, Step& step, Args... args) const {
+        size_t n = entries_.size();
+        while (n > 0 && entries_[n - 1].checkpoint != checkpoint) n--;
+        CHECK(n > 0);
+        run(n - 1, step, args...);
+    }
+    std::span<const Entry> entries() const { return entries_; }
+
+  private:
+    void run(size_t n, Step& step, Args... args) const {
+        while (n > 0) {
+            const Entry& entry = entries_[--n];
+            if (entry.supports == nullptr || entry.supports(step, args...))
+                return entry.fn(step, args...);
+        }
+        CHECK(!"a node without an entry for this step");
+    }
+
+    std::vector<Entry> entries_;
+};
+
+// One to three weights that read the same input. Their outputs stand side by side in one row.
+struct LinearGroup {
+    std::array<const Linear*, 3> weights{};
+    int n_weights = 0;
+
+    LinearGroup(const Linear& a) : weights{&a}, n_weights(1) {}  // NOLINT: a group of one
+    LinearGroup(const Linear& a, const Linear& b) : weights{&a, &b}, n_weights(2) {}
+    LinearGroup(const Linear& a, const Linear& b, const Linear& c)
+        : weights{&a, &b, &c}, n_weights(3) {}
+
+    int64_t d_out() const {
+        int64_t n = 0;
+        for (int i = 0; i < n_weights; i++) n += weights[i]->weight.n_rows();
+        return n;
+    }
+};
+
+using Tokens = std::span<const Token>;
+using Positions = std::span<const int32_t>;
+
+// The operators of a decoder, one equation each. Activations are float32 unless the kernel's header
+// says otherwise.
+struct Ops {
+    // out[i] = table[token[i]]                                     table [n_vocab, d_model], out
+    // [n_rows, d_model]
+    Node<void(Step&, const Tensor& table, Tokens token, Rows out)> embed_rows;
+    // out[i, h] = x[i, h] / sqrt(mean(x[i, h]^2) + eps) * weight   x, out [n_rows, n_heads,
+    // d_head]; may be the same
+    Node<void(Step&, Heads x, const Tensor& weight, float eps, Heads out)> rms_norm;
+    // out[i, j] = sum_k x[i, k] * w[j, k] + bias[j]                x [n_rows, d_in], out [n_rows,
+    // sum of d_out]
+    Node<void(Step&, Rows x, LinearGroup weights, Rows out)> matmul;
+    // rotates pairs of x[i, h] by position[i] * frequency[pair]    x [n_rows, n_heads, d_head], in
+    // place
+    Node<void(Step&, Heads x, Positions position, const RopeTable& table)> rope;
+    // cache[slot[i]] = k[i], v[i]                                  k, v [n_rows, n_kv_heads,
+    // d_head]; slot -1: skipped
+    Node<void(Step&, Heads k, Heads v, KvLayer kv)> kv_append;
+    // out[i, h] = softmax(q[i, h] . K[0..position[i]] / sqrt(d_head)) V    q, out [n_rows, n_heads,
+    // d_head]
+    Node<void(Step&, Heads q, KvLayer kv, Heads out)> attention;
+    // out[i, j] = silu(gate_up[i, j]) * gate_up[i, d_ff + j]       gate_up [n_rows, 2 * d_ff], out
+    // [n_rows, d_ff]
+    Node<void(Step&, Rows gate_up, Rows out)> swiglu;
+    // x[i] += y[i]                                                 x, y [n_rows, d]
+    Node<void(Step&, Rows y, Rows x)> add;
+    // drawn[i] from logits[i] as batch.sample_rows[i] says         logits [n_logit_rows, n_vocab],
+    // overwritten
+    Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample;
+};
+
+// The five stages of a layer, and the head.
+struct Stages {
+    // q, K and V of x: norm, projections, (q/k norm), RoPE, K and V into the cache        q
+    // [n_rows, n_heads * d_head]
+    Node<void(Step&, const Layer&, Rows x, Rows q, KvLayer kv)> attn_in;
+    Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn;
+    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out;  // x += a O
+    Node<void(Step&, const Layer&, Rows x, Rows out)>
+        ffn_in;  // out = silu(n gate) * (n up), n = norm(x)
+    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out;  // x += f down
+    // logits of the rows that want them                                       x [n_rows, d_model]
+    Node<void(Step&, const Weights&, Rows x, Rows logits)> head;
+};
+
+struct Tables {
+    Ops ops;
+    Stages stages;
+    // A whole layer, and a whole step: plain bodies run the stages, and the layers.
+    Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer;
+    Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step;
+};
+
+// What the machine has, as far as checkpoints ask.
+struct Caps {
+    int n_threads = 1;
+};
+
+// A named set of overrides; each list begins with the plain entry, which fills every node.
+struct Checkpoint {
+    std::string_view name, summary;
+    void (*apply)(Tables&, const Caps&);
+};
+
+// Tables with every checkpoint of the list up to `name` applied, all of them where it is empty. An
+// unknown name is an Error that lists the known ones.
+Tables resolve_tables(std::span<const Checkpoint> list, std::string_view name, const Caps& caps);
+
+// The default bodies of stages, layer and step, in terms of the nodes below them.
+void add_default_bodies(Tables& tables, std::string_view checkpoint);
+
+}  // namespace ridge
