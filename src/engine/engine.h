@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+#include "model/rows.h"
+#include "model/sample_params.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace ridge {
+
+// The public face of Ridge: open a model, keep sequences, generate text. Everything here throws
+// Error.
+
+// How to open a model. Every field has a usable default but `model`.
+struct OpenOptions {
+    std::string model;  // a GGUF file, a folder with safetensors, or synth:NAME:FORMAT
+    int64_t n_ctx = 0;  // positions of context; 0: the smaller of the model's and 8,192
+    int n_threads = 0;  // 0: what affinity and the cgroup allow
+    std::string cache_type_k = "f16", cache_type_v = "f16";  // f32, f16 or bf16
+    std::string device = "cpu";
+    std::string checkpoint;     // empty: the last of the device's list
+    std::string pre;            // pre-tokenizer, in place of the file's
+    std::string chat_template;  // name of a built-in template, in place of the file's
+    std::string chat_template_file;
+    uint64_t synth_seed = 1;
+    bool with_tokenizer = true;  // false: prompts are given as ids
+};
+
+// Called with what is being done and how far it is, 0..1.
+using Progress = std::function<void(std::string_view what, double share)>;
+
+struct ModelInfo {
+    std::string path, name, architecture,
+        format;  // format: the commonest of the weights', "Q4_K" or "Q4_K + Q6_K"
+    uint64_t file_bytes = 0;
+    int64_t n_parameters = 0;
+    int64_t weight_bytes = 0;            // of all weights
+    int64_t weight_bytes_per_token = 0;  // read by one decode step
+    int64_t kv_bytes_per_position = 0;
+    int64_t n_ctx = 0, n_ctx_train = 0;
+    int n_threads = 0;
+    std::string device, checkpoint;
+    double load_ms = 0;
+};
+
+// Tokens that share one KV cache: a conversation, or one prompt and its answer.
+class Sequence {
+  public:
+    const std::vector<Token>& tokens() const {
+        return tokens_;
+    }  // those whose K and V are in the cache
+    void clear() { tokens_.clear(); }
+
+  private:
+    friend class Engine;
+    std::vector<Token> tokens_;
+    int64_t base_slot_ = 0;
+};
+
+enum class StopReason { kEndToken, kStopString, kLength, kContextFull, kCancelled };
+std::string_view to_string(StopReason reason);  // "end", "stop", "length", "context", "cancelled"
+
+struct Request {
+    std::vector<Token>
+        prompt;  // whole: what it shares with the sequence's tokens is not computed again
+    SampleParams sampling;
+    int64_t n_predict = -1;          // -1: until the model ends or the context is full
+    std::vector<std::string> stops;  // generation ends before any of these
+    std::vector<Token> end_tokens;   // beyond the model's own
+    bool ignore_eos = false;
+    bool show_special = false;        // control tokens appear in the text
+    std::function<bool()> cancelled;  // asked between steps
+    Progress prompt_progress;
+};
+
+// One drawn token, and the text that may be shown because of it: held back while a character or a
+// possible stop string is incomplete, and never half a character.
+struct TokenEvent {
+    Token token;
+    std::string_view text;
+    const Sampled* sampled;  // log probabilities, where they were asked for
+};
+
+struct Generation {
+    std::vector<Token> tokens;  // drawn, an end token excluded
+    std::string text;
+    StopReason reason = StopReason::kLength;
+    std::string stop;      // the stop string, or the end token's text
+    int64_t n_prompt = 0;  // tokens of the prompt
+    int64_t n_reused = 0;  // of these, already in the cache
+    double prompt_ms = 0, generate_ms = 0;
+    int64_t n_steps = 0;  // decode steps within generate_ms
+};
+
+class Engine {
+  public:
+    static std::unique_ptr<Engine> open(const OpenOptions& options, const Progress& progress = {});
+    ~Engine();
+
+    const ModelInfo& info() const;
+    const Config& config() const;
+    const Tokenizer& tokenizer() const;  // Error where opened without
+    const ChatTemplate* chat_template()
+        const;                              // null where neither the file nor the options have one
+    SampleParams default_sampling() const;  // the file's own wishes over documented values
+
+    Sequence new_sequence();  // the one sequence that the cache holds; an earlier one ends
+
+    // Computes the prompt and draws tokens until something stops it. Error: prompt longer than the
+    // context.
+    Generation generate(Sequence& sequence, const Request& request,
+                        const std::function<void(const TokenEvent&)>& on_token = {});
+
+    // Logits of every token of `tokens`, computed after what the sequence holds: visit(position,
+    // logits [n_vocab]).
+    void evaluate(Sequence& sequence, std::span<const Token> tokens,
+                  const std::function<void(int64_t, std::span<const float>)>& visit);
+
+    // Measured now, in some 50 ms: tokens a second at which this machine can read weights and KV at
+    // this depth.
+    double bound_tok_s(int64_t n_positions);
+
+  private:
+    Engine();
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ridge
