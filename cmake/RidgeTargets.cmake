@@ -1,19 +1,29 @@
 # Warnings, sanitizers and numeric flags shared by every target of the project.
 add_library(ridge_flags INTERFACE)
 target_include_directories(ridge_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno)
+# No -march: one program runs on every x86-64. Paths in messages and debug information start at the
+# source folder, so that a build does not depend on where the checkout lies.
+target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(RIDGE_WERROR)
   target_compile_options(ridge_flags INTERFACE -Werror)
 endif()
 if(RIDGE_SANITIZE)
   target_compile_options(ridge_flags INTERFACE -fsanitize=${RIDGE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_definitions(ridge_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_link_options(ridge_flags INTERFACE -fsanitize=${RIDGE_SANITIZE})
+endif()
+if(RIDGE_FUZZ)
+  # Coverage in every object; only a fuzz target itself links libFuzzer's main().
+  target_compile_options(ridge_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(ridge_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  # A second checkout finds what the first has compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    ${CCACHE})
 endif()
 
 # ridge_library(NAME DEPENDS ...): static library ridge_NAME from src/NAME/*.cpp (main.cpp excepted).
