@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "model/kv_cache.h"
 #include "model/rows.h"
 #include "model/weights.h"
 

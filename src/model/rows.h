@@ -60,6 +60,13 @@ struct Rows {
         CHECK(sizeof(T) == static_cast<size_t>(dtype_bytes(dtype)));
         return reinterpret_cast<T*>(buffer->data() + offset_bytes) + i * stride;
     }
+    Rows slice(int64_t first, int64_t n) const {  // rows first .. first + n
+        CHECK(first >= 0 && n >= 0 && first + n <= n_rows);
+        Rows view = *this;
+        view.offset_bytes += static_cast<size_t>(first * stride * dtype_bytes(dtype));
+        view.n_rows = n;
+        return view;
+    }
     Rows cols(int64_t first, int64_t n) const {
         CHECK(first >= 0 && n >= 0 && first + n <= n_cols);
         Rows view = *this;

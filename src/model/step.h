@@ -12,28 +12,53 @@
 namespace ridge {
 
 // Memory for the intermediates of a step. It is planned by a dry run of the tables at the largest
-// batch and never grows afterwards. Three regions: one for what lives through the whole step, and
-// two that neighbouring stages use in turns, since they may overlap on a GPU.
+// batch and never grows afterwards. Three regions: one for what lives through the step or a layer,
+// and two that neighbouring stages use in turns, since they may overlap on a GPU.
 class Scratch {
   public:
     static constexpr int kRegions = 3;
     static constexpr size_t kAlignBytes = 256;
 
-    // After a dry run: bytes of all regions together.
-    size_t planned_bytes() const;
-    // Gives the planned regions their place in one buffer of at least planned_bytes().
-    void place(const Buffer& buffer);
-
+    size_t planned_bytes() const;  // after a dry run: of all regions together
+    void place(
+        const Buffer& buffer);  // of at least planned_bytes(): the regions get their addresses
     void begin_step();
-    void begin_stage();
-    void end_stage();
     Rows take(int64_t n_rows, int64_t n_cols, DType dtype);
 
   private:
+    friend class LayerScope;
+    friend class StageScope;
+
     const Buffer* buffer_ = nullptr;  // null while planning
     size_t used_[kRegions] = {}, peak_[kRegions] = {}, base_[kRegions] = {};
     int region_ = 0;      // 0 outside stages
-    int last_stage_ = 2;  // region of the stage that ran last: 1 or 2
+    int last_stage_ = 2;  // the region of the stage that ran last: 1 or 2
+};
+
+// What is taken in a layer's body is free again behind it.
+class LayerScope {
+  public:
+    explicit LayerScope(Scratch& memory) : memory_(memory), used_(memory.used_[0]) {}
+    ~LayerScope() { memory_.used_[0] = used_; }
+    LayerScope(const LayerScope&) = delete;
+
+  private:
+    Scratch& memory_;
+    size_t used_;
+};
+
+// What is taken in a stage lies in the other region than what its neighbours take.
+class StageScope {
+  public:
+    explicit StageScope(Scratch& memory) : memory_(memory) {
+        memory.region_ = memory.last_stage_ = 3 - memory.last_stage_;
+        memory.used_[memory.region_] = 0;
+    }
+    ~StageScope() { memory_.region_ = 0; }
+    StageScope(const StageScope&) = delete;
+
+  private:
+    Scratch& memory_;
 };
 
 // What a node may use while a step runs.

@@ -114,17 +114,23 @@ struct Ops {
     Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample;
 };
 
-// The five stages of a layer, and the head.
+// The five stages of a layer, and the head. x is the residual [n_rows, d_model] f32; the default
+// bodies are in stages.cpp.
 struct Stages {
-    // q, K and V of x: norm, projections, (q/k norm), RoPE, K and V into the cache        q
-    // [n_rows, n_heads * d_head]
-    Node<void(Step&, const Layer&, Rows x, Rows q, KvLayer kv)> attn_in;
+    // norm, projections, (q/k norm), RoPE, K and V into the cache. qkv [n_rows, d_q + 2 * d_kv]:
+    // its first d_q columns are the queries; the others are the stage's own and hold nothing
+    // afterwards.
+    Node<void(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv)> attn_in;
+    // attention over the cache                                       q, out [n_rows, d_q]
     Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn;
-    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out;  // x += a O
-    Node<void(Step&, const Layer&, Rows x, Rows out)>
-        ffn_in;  // out = silu(n gate) * (n up), n = norm(x)
-    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out;  // x += f down
-    // logits of the rows that want them                                       x [n_rows, d_model]
+    // x += a O                                                       a [n_rows, d_q]
+    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out;
+    // out = silu(n gate) * (n up), n = norm(x)                       out [n_rows, d_ff]
+    Node<void(Step&, const Layer&, Rows x, Rows out)> ffn_in;
+    // x += f down                                                    f [n_rows, d_ff]
+    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out;
+    // norm and LM head of batch.logit_rows                           logits [n_logit_rows, n_vocab]
+    // f32
     Node<void(Step&, const Weights&, Rows x, Rows logits)> head;
 };
 
