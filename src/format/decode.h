@@ -1,0 +1,198 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "base/half.h"
+#include "format/blocks.h"
+
+namespace ridge {
+
+// One block -> float32, out [kSmallBlock] or [kSuperBlock]. Bit for bit what the formats' reference
+// gives, so the order of operations is part of each equation: (d * scale) * q, then - (dmin * min),
+// each rounded on its own. Loops are plain, over a fixed count, so that compilers turn them into
+// vector code for any instruction set.
+
+static_assert(std::endian::native == std::endian::little, "blocks are read as they lie");
+
+inline float scale_value(uint16_t bits) {
+    return to_float(f16{bits});
+}
+
+// Eight bits, each made a byte of 0 or 16: bit i in byte i.
+inline uint64_t fifth_bits(uint8_t bits) {
+    uint64_t each = (bits * 0x0101010101010101u) & 0x8040201008040201u;  // bit i alone in byte i
+    return ((each + 0x7f7f7f7f7f7f7f7fu) >> 3) & 0x1010101010101010u;    // not zero: top bit
+}
+
+// Codes of a Q5_0 or Q5_1 block, 0..31. codes [kSmallBlock].
+template <class Block>
+inline void five_bit_codes(const Block& block, uint8_t* __restrict codes) {
+    uint8_t high[kSmallBlock];
+    for (int i = 0; i < 4; i++) {
+        uint64_t eight = fifth_bits(block.qh[i]);
+        memcpy(high + 8 * i, &eight, sizeof(eight));
+    }
+    for (int i = 0; i < 16; i++) codes[i] = (block.qs[i] & 15) | high[i];
+    for (int i = 0; i < 16; i++) codes[i + 16] = (block.qs[i] >> 4) | high[i + 16];
+}
+
+inline void decode_block(const BlockQ4_0& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    for (int i = 0; i < 16; i++) out[i] = d * static_cast<float>((block.qs[i] & 15) - 8);
+    for (int i = 0; i < 16; i++) out[i + 16] = d * static_cast<float>((block.qs[i] >> 4) - 8);
+}
+
+inline void decode_block(const BlockQ4_1& block, float* __restrict out) {
+    const float d = scale_value(block.d), m = scale_value(block.m);
+    for (int i = 0; i < 16; i++) out[i] = d * static_cast<float>(block.qs[i] & 15) + m;
+    for (int i = 0; i < 16; i++) out[i + 16] = d * static_cast<float>(block.qs[i] >> 4) + m;
+}
+
+inline void decode_block(const BlockQ5_0& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    uint8_t codes[kSmallBlock];
+    five_bit_codes(block, codes);
+    for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(codes[i] - 16);
+}
+
+inline void decode_block(const BlockQ5_1& block, float* __restrict out) {
+    const float d = scale_value(block.d), m = scale_value(block.m);
+    uint8_t codes[kSmallBlock];
+    five_bit_codes(block, codes);
+    for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(codes[i]) + m;
+}
+
+inline void decode_block(const BlockQ8_0& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(block.qs[i]);
+}
+
+// The sixteen levels times a scale: a lookup is then the whole decoding. levels [16].
+inline void iq4_levels(float scale, float* __restrict levels) {
+    for (int i = 0; i < 16; i++) levels[i] = scale * static_cast<float>(kIq4Values[i]);
+}
+
+inline void decode_block(const BlockIQ4_NL& block, float* __restrict out) {
+    float levels[16];
+    iq4_levels(scale_value(block.d), levels);
+    for (int i = 0; i < 16; i++) out[i] = levels[block.qs[i] & 15];
+    for (int i = 0; i < 16; i++) out[i + 16] = levels[block.qs[i] >> 4];
+}
+
+inline void decode_block(const BlockQ2_K& block, float* __restrict out) {
+    const float d = scale_value(block.d), dmin = scale_value(block.dmin);
+    for (int s = 0; s < 16; s++) {  // sub-block s: elements 16 s ... 16 s + 15
+        const float scale = d * static_cast<float>(block.scales[s] & 15);
+        const float min = dmin * static_cast<float>(block.scales[s] >> 4);
+        const uint8_t* __restrict qs = block.qs + 32 * (s / 8) + 16 * (s % 2);
+        const int shift = 2 * (s / 2 % 4);
+        for (int i = 0; i < 16; i++) {
+            out[16 * s + i] = scale * static_cast<float>((qs[i] >> shift) & 3) - min;
+        }
+    }
+}
+
+// The sixteen scales of a Q3_K block, -32..31. scales [16].
+inline void q3_k_scales(const BlockQ3_K& block, int8_t* __restrict scales) {
+    for (int s = 0; s < 16; s++) {
+        int low = (block.scales[s % 8] >> (4 * (s / 8))) & 15;
+        int high = (block.scales[8 + s % 4] >> (2 * (s / 4))) & 3;
+        scales[s] = static_cast<int8_t>((low | (high << 4)) - 32);
+    }
+}
+
+inline void decode_block(const BlockQ3_K& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    int8_t scales[16];
+    q3_k_scales(block, scales);
+    for (int s = 0; s < 16; s++) {
+        const float scale = d * static_cast<float>(scales[s]);
+        const uint8_t* __restrict qs = block.qs + 32 * (s / 8) + 16 * (s % 2);
+        const uint8_t* __restrict high = block.hmask + 16 * (s % 2);
+        const int shift = 2 * (s / 2 % 4), high_shift = s / 2;
+        for (int i = 0; i < 16; i++) {
+            int code = ((qs[i] >> shift) & 3) | (((high[i] >> high_shift) & 1) << 2);
+            out[16 * s + i] = scale * static_cast<float>(code - 4);
+        }
+    }
+}
+
+struct ScaleMin {
+    uint8_t scale, min;  // 0..63
+};
+
+// Scale and min of sub-block k (0..7) of a Q4_K or Q5_K block. packed [12].
+inline ScaleMin k_scale_min(const uint8_t* packed, int k) {
+    if (k < 4) {
+        return {static_cast<uint8_t>(packed[k] & 63), static_cast<uint8_t>(packed[k + 4] & 63)};
+    }
+    const uint8_t low = packed[k + 4];
+    return {static_cast<uint8_t>((low & 15) | ((packed[k - 4] >> 6) << 4)),
+            static_cast<uint8_t>((low >> 4) | ((packed[k] >> 6) << 4))};
+}
+
+inline void decode_block(const BlockQ4_K& block, float* __restrict out) {
+    const float d = scale_value(block.d), dmin = scale_value(block.dmin);
+    for (int k = 0; k < 8; k++) {
+        const ScaleMin small = k_scale_min(block.scales, k);
+        const float scale = d * static_cast<float>(small.scale);
+        const float min = dmin * static_cast<float>(small.min);
+        const uint8_t* __restrict qs = block.qs + 32 * (k / 2);
+        const int shift = 4 * (k % 2);
+        for (int i = 0; i < 32; i++) {
+            out[32 * k + i] = scale * static_cast<float>((qs[i] >> shift) & 15) - min;
+        }
+    }
+}
+
+inline void decode_block(const BlockQ5_K& block, float* __restrict out) {
+    const float d = scale_value(block.d), dmin = scale_value(block.dmin);
+    for (int k = 0; k < 8; k++) {
+        const ScaleMin small = k_scale_min(block.scales, k);
+        const float scale = d * static_cast<float>(small.scale);
+        const float min = dmin * static_cast<float>(small.min);
+        const uint8_t* __restrict qs = block.qs + 32 * (k / 2);
+        const int shift = 4 * (k % 2);
+        for (int i = 0; i < 32; i++) {
+            int code = ((qs[i] >> shift) & 15) | (((block.qh[i] >> k) & 1) << 4);
+            out[32 * k + i] = scale * static_cast<float>(code) - min;
+        }
+    }
+}
+
+inline void decode_block(const BlockQ6_K& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    for (int s = 0; s < 16; s++) {
+        const float scale = d * static_cast<float>(block.scales[s]);
+        const int h = s / 8, j = s / 2 % 4, l = 16 * (s % 2);
+        const uint8_t* __restrict ql = block.ql + 64 * h + 32 * (j % 2) + l;
+        const uint8_t* __restrict qh = block.qh + 32 * h + l;
+        const int shift = 4 * (j / 2), high_shift = 2 * j;
+        for (int i = 0; i < 16; i++) {
+            int code = ((ql[i] >> shift) & 15) | (((qh[i] >> high_shift) & 3) << 4);
+            out[16 * s + i] = scale * static_cast<float>(code - 32);
+        }
+    }
+}
+
+// Scale of sub-block k (0..7), -32..31.
+inline int iq4_xs_scale(const BlockIQ4_XS& block, int k) {
+    int low = (block.scales_l[k / 2] >> (4 * (k % 2))) & 15;
+    int high = (block.scales_h >> (2 * k)) & 3;
+    return (low | (high << 4)) - 32;
+}
+
+inline void decode_block(const BlockIQ4_XS& block, float* __restrict out) {
+    const float d = scale_value(block.d);
+    for (int k = 0; k < 8; k++) {
+        float levels[16];
+        iq4_levels(d * static_cast<float>(iq4_xs_scale(block, k)), levels);
+        const uint8_t* __restrict qs = block.qs + 16 * k;
+        for (int i = 0; i < 16; i++) out[32 * k + i] = levels[qs[i] & 15];
+        for (int i = 0; i < 16; i++) out[32 * k + i + 16] = levels[qs[i] >> 4];
+    }
+}
+
+}  // namespace ridge

@@ -1,0 +1,52 @@
+#include "format/tensor.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "format/affine.h"
+
+namespace ridge {
+namespace {
+
+void unpack_row_major(const Tensor& tensor, int64_t row, float* out) {
+    auto at = [&](int plane) {
+        const Plane& p = tensor.planes[plane];
+        return p.data == nullptr ? nullptr : p.data + row * p.row_stride_bytes;
+    };
+    tensor.format->decode_row({at(0), at(1), at(2), tensor.group_size, tensor.scale_format},
+                              tensor.n_cols(), out);
+}
+
+constexpr Layout kRowMajor = {"row_major", unpack_row_major};
+
+}  // namespace
+
+int64_t Tensor::n_bytes() const {
+    CHECK(format != nullptr);
+    int64_t bytes_per_row = row_bytes(*format, n_cols());
+    if (is_affine(format->id)) {
+        CHECK(is_affine_group_size(group_size) && n_cols() % group_size == 0);
+        bytes_per_row += 2 * row_bytes(format_of(scale_format), n_cols() / group_size);
+    }
+    return n_rows() * bytes_per_row;
+}
+
+const Layout& row_major_layout() {
+    return kRowMajor;
+}
+
+void unpack_row(const Tensor& tensor, int64_t row, float* out) {
+    CHECK(tensor.format != nullptr && tensor.layout != nullptr);
+    CHECK(row >= 0 && row < tensor.n_rows());
+    tensor.layout->unpack_row(tensor, row, out);
+}
+
+std::string shape_text(const Tensor& tensor) {
+    std::string text = "[";
+    for (int i = 0; i < tensor.n_dims; i++) {
+        text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
+    }
+    return text + "]";
+}
+
+}  // namespace ridge
