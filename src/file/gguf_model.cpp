@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "file/content.h"
+#include "file/model_parts.h"
+
+namespace ridge {
+namespace {
+
+constexpr uint32_t kMaxParts = 1000;
+
+Tensor view_of(const GgufTensorInfo& info, const MappedFile& file) {
+    Tensor tensor;
+    tensor.name = std::string(info.name);
+    tensor.format = info.format;
+    tensor.layout = &row_major_layout();
+    tensor.n_dims = info.n_dims;
+    tensor.shape = info.shape;
+    tensor.planes[0] = {file.bytes().data() + info.offset,
+                        row_bytes(*info.format, tensor.n_cols())};
+    return tensor;
+}
+
+void add_file(ModelParts& model, MappedFile file, const std::vector<GgufTensorInfo>& tensors) {
+    for (const GgufTensorInfo& info : tensors) {
+        model.names.emplace_back(info.name);
+        model.tensors.push_back(view_of(info, file));
+    }
+    model.files.push_back(std::move(file));
+}
+
+// What a part says of itself. split.count is 0 or absent in a file that is whole (0 where parts
+// were merged again).
+struct SplitKeys {
+    uint32_t number;  // from 0
+    uint32_t count;
+    std::optional<uint64_t> n_tensors;  // over all parts
+};
+
+SplitKeys split_keys(const GgufMetadata& metadata) {
+    SplitKeys keys = {};
+    keys.number = metadata.find_u32("split.no").value_or(0);
+    keys.count = metadata.find_u32("split.count").value_or(0);
+    keys.n_tensors = metadata.find_u64("split.tensors.count");
+    if (keys.count > kMaxParts) {
+        throw Error("{}: split.count is {}, expected at most {}", metadata.file(), keys.count,
+                    kMaxParts);
+    }
+    if (keys.number >= std::max(keys.count, 1u)) {
+        throw Error("{}: split.no is {}, expected less than split.count, which is {}",
+                    metadata.file(), keys.number, keys.count);
+    }
+    return keys;
+}
+
+void check_part(const GgufMetadata& metadata, const SplitKeys& found, uint32_t number,
+                uint32_t count) {
+    if (found.number != number) {
+        throw Error("{}: split.no is {}, expected {} as the file's name says (counted from 0)",
+                    metadata.file(), found.number, number);
+    }
+    if (found.count != count) {
+        throw Error("{}: split.count is {}, expected {} as the file's name and its first part say",
+                    metadata.file(), found.count, count);
+    }
+}
+
+GgufFile read_part(const MappedFile& file) {
+    if (content_of(file.bytes()) != Content::kGguf) {
+        refuse_content(file.path(), file.bytes(), "the magic \"GGUF\" of a part of a split model");
+    }
+    return read_gguf(file.bytes(), file.path());
+}
+
+ModelParts open_split(MappedFile given, const GgufMetadata& given_metadata, SplitKeys keys) {
+    std::optional<SplitName> name = parse_split_name(given.path());
+    if (!name) {
+        throw Error(
+            "{}: split.count is {}, but the file's name does not end in "
+            "-{:05}-of-{:05}.gguf, by which the other parts are found",
+            given_metadata.file(), keys.count, keys.number + 1, keys.count);
+    }
+    if (name->count != keys.count) {
+        throw Error("{}: split.count is {}, but the file's name says {} parts",
+                    given_metadata.file(), keys.count, name->count);
+    }
+    ModelParts model;
+    uint64_t n_tensors = 0;
+    std::unordered_set<std::string> seen;
+    for (uint32_t i = 0; i < keys.count; i++) {
+        std::string path =
+            fmt::format("{}-{:05}-of-{:05}{}", name->prefix, i + 1, keys.count, name->suffix);
+        MappedFile file = MappedFile::open(path);
+        GgufFile part = read_part(file);
+        SplitKeys part_keys = split_keys(part.metadata);
+        check_part(part.metadata, part_keys, i, keys.count);
+        for (const GgufTensorInfo& info : part.tensors) {
+            if (!seen.emplace(info.name).second) {
+                throw Error("{}: tensor {} is in an earlier part, too", part.metadata.file(),
+                            printable(info.name));
+            }
+        }
+        n_tensors += part.tensors.size();
+        if (part_keys.n_tensors) keys.n_tensors = part_keys.n_tensors;
+        add_file(model, std::move(file), part.tensors);
+        if (i == 0) model.metadata.emplace(std::move(part.metadata));
+    }
+    if (keys.n_tensors && *keys.n_tensors != n_tensors) {
+        throw Error("{}: split.tensors.count is {}, but the {} parts hold {} tensors",
+                    given_metadata.file(), *keys.n_tensors, keys.count, n_tensors);
+    }
+    return model;
+}
+
+}  // namespace
+
+std::optional<SplitName> parse_split_name(const std::string& path) {
+    constexpr size_t kDigits = 5, kLength = 1 + kDigits + 4 + kDigits;  // -00002-of-00003
+    size_t name_begin = path.size() - base_name(path).size();
+    auto number_at = [&](size_t at) -> std::optional<uint32_t> {
+        uint32_t value = 0;
+        for (size_t i = at; i < at + kDigits; i++) {
+            if (path[i] < '0' || path[i] > '9') return std::nullopt;
+            value = value * 10 + static_cast<uint32_t>(path[i] - '0');
+        }
+        return value;
+    };
+    for (size_t at = path.size() < kLength ? 0 : path.size() - kLength + 1; at-- > name_begin;) {
+        if (path[at] != '-' || path.compare(at + 1 + kDigits, 4, "-of-") != 0) continue;
+        auto number = number_at(at + 1), count = number_at(at + 1 + kDigits + 4);
+        if (!number || !count) continue;
+        return SplitName{path.substr(0, at), path.substr(at + kLength), *number, *count};
+    }
+    return std::nullopt;
+}
+
+ModelParts open_gguf_model(MappedFile file) {
+    GgufFile gguf = read_part(file);
+    SplitKeys keys = split_keys(gguf.metadata);
+    if (keys.count > 1) return open_split(std::move(file), gguf.metadata, keys);
+    ModelParts model;
+    add_file(model, std::move(file), gguf.tensors);
+    model.metadata.emplace(std::move(gguf.metadata));
+    return model;
+}
+
+}  // namespace ridge

@@ -1,0 +1,148 @@
+#include "file/model_file.h"
+
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "file/content.h"
+#include "file/model_parts.h"
+
+namespace ridge {
+
+struct ModelFile::Impl {
+    FileType type;
+    std::string path;
+    ModelParts parts;
+    std::unordered_map<std::string_view, size_t> index;  // views of parts.names
+
+    // The file that holds this address, and where in it.
+    struct Place {
+        const MappedFile& file;
+        size_t offset;
+    };
+    Place place_of(const std::byte* data) const {
+        for (const MappedFile& file : parts.files) {
+            std::span<const std::byte> bytes = file.bytes();
+            std::less<const std::byte*> less;
+            if (less(data, bytes.data()) || !less(data, bytes.data() + bytes.size())) continue;
+            return {file, static_cast<size_t>(data - bytes.data())};
+        }
+        CHECK(!"a tensor of this file");
+        __builtin_unreachable();
+    }
+};
+
+ModelFile::ModelFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+    const std::vector<std::string>& names = impl_->parts.names;
+    impl_->index.reserve(names.size());
+    for (size_t i = 0; i < names.size(); i++) {
+        bool inserted = impl_->index.emplace(names[i], i).second;
+        CHECK(inserted);
+    }
+}
+
+ModelFile::ModelFile(ModelFile&&) noexcept = default;
+ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
+ModelFile::~ModelFile() = default;
+
+ModelFile ModelFile::from_memory(MappedFile gguf_image) {
+    auto impl = std::make_unique<Impl>();
+    impl->type = FileType::kGguf;
+    impl->path = gguf_image.path();
+    impl->parts = open_gguf_model(std::move(gguf_image));
+    return ModelFile(std::move(impl));
+}
+
+ModelFile ModelFile::open(const std::string& path) {
+    MappedFile file = MappedFile::open(path);
+    auto impl = std::make_unique<Impl>();
+    impl->path = path;
+    impl->type = FileType::kGguf;
+    impl->parts = open_gguf_model(std::move(file));
+    return ModelFile(std::move(impl));
+}
+
+FileType ModelFile::type() const {
+    return impl_->type;
+}
+
+const std::string& ModelFile::path() const {
+    return impl_->path;
+}
+
+std::vector<std::string> ModelFile::file_paths() const {
+    std::vector<std::string> paths;
+    for (const MappedFile& file : impl_->parts.files) paths.push_back(file.path());
+    return paths;
+}
+
+uint64_t ModelFile::file_bytes() const {
+    uint64_t n = 0;
+    for (const MappedFile& file : impl_->parts.files) n += file.bytes().size();
+    return n;
+}
+
+const Tensor* ModelFile::find(std::string_view canonical_name) const {
+    auto found = impl_->index.find(canonical_name);
+    return found == impl_->index.end() ? nullptr : &impl_->parts.tensors[found->second];
+}
+
+const std::vector<std::string>& ModelFile::tensor_names() const {
+    return impl_->parts.names;
+}
+
+const Tensor& ModelFile::tensor(size_t index) const {
+    return impl_->parts.tensors.at(index);
+}
+
+const std::string& ModelFile::file_of(const Tensor& tensor) const {
+    return impl_->place_of(tensor.planes[0].data).file.path();
+}
+
+const GgufMetadata& ModelFile::metadata() const {
+    CHECK(impl_->type == FileType::kGguf);
+    return *impl_->parts.metadata;
+}
+
+const Json& ModelFile::config() const {
+    CHECK(impl_->type == FileType::kSafetensors);
+    return impl_->parts.config;
+}
+
+const Json* ModelFile::generation_config() const {
+    const std::optional<Json>& value = impl_->parts.generation_config;
+    return value ? &*value : nullptr;
+}
+
+const Json* ModelFile::tokenizer_config() const {
+    const std::optional<Json>& value = impl_->parts.tokenizer_config;
+    return value ? &*value : nullptr;
+}
+
+std::optional<std::string> ModelFile::tokenizer_json_path() const {
+    return impl_->parts.tokenizer_json_path;
+}
+
+std::optional<std::string> ModelFile::chat_template() const {
+    std::optional<std::string_view> text =
+        impl_->parts.metadata->find_string("tokenizer.chat_template");
+    return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+void ModelFile::drop_pages(const Tensor& tensor) const {
+    for (const Plane& plane : tensor.planes) {
+        if (plane.data == nullptr) continue;
+        Impl::Place place = impl_->place_of(plane.data);
+        size_t n_bytes = static_cast<size_t>(tensor.n_rows() * plane.row_stride_bytes);
+        place.file.drop_pages(place.offset, n_bytes);
+    }
+}
+
+void ModelFile::prefetch() const {
+    for (const MappedFile& file : impl_->parts.files) file.prefetch();
+}
+
+}  // namespace ridge
