@@ -23,6 +23,20 @@ struct FileDescriptor {
     }
 };
 
+// Gives the temporary file the name `path` if nothing has that name; false, with errno, otherwise.
+bool rename_to_new(const char* temporary, const char* path) {
+    if (link(temporary, path) == 0) {  // fails where the name exists, which rename() would not
+        unlink(temporary);
+        return true;
+    }
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) return false;
+    // A file system without hard links: claim the name, then rename over the claim.
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return false;
+    close(fd);
+    return rename(temporary, path) == 0;
+}
+
 std::string xdg_folder(const char* variable, const char* below_home) {
     const char* base = std::getenv(variable);
     if (base != nullptr && base[0] == '/')
@@ -88,12 +102,9 @@ void write_file(const std::string& path, std::string_view bytes, bool replace) {
         at += static_cast<size_t>(n);
     }
     if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) give_up(errno);
-    if (replace ? rename(temporary.c_str(), path.c_str()) != 0
-                : link(temporary.c_str(), path.c_str()) != 0) {
-        give_up(errno);
-    }
-    if (!replace)
-        unlink(temporary.c_str());  // link() fails where the name exists, which rename() would not
+    bool done = replace ? rename(temporary.c_str(), path.c_str()) == 0
+                        : rename_to_new(temporary.c_str(), path.c_str());
+    if (!done) give_up(errno);
 }
 
 std::vector<std::string> list_folder(const std::string& path) {
@@ -117,6 +128,8 @@ void make_folders(const std::string& path) {
             throw Error("{}: cannot make the folder: {}", printable(part), strerror(errno));
         }
     }
+    if (file_kind(path) != FileKind::kDirectory)
+        throw Error("{}: cannot make the folder: a file has that name", printable(path));
 }
 
 std::string state_folder() {

@@ -1,5 +1,8 @@
 #include "base/json.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
 #include "base/printable.h"
 

@@ -23,7 +23,7 @@ namespace {
 struct GuardSlot {
     std::atomic<const std::byte*> begin{nullptr};
     std::atomic<size_t> size{0};
-    std::atomic<const char*> path{nullptr};
+    std::atomic<const char*> path{nullptr};  // printable: the handler writes it as it is
     std::atomic<bool> used{false};
 };
 constexpr int kGuardSlots = 1024;
@@ -103,7 +103,7 @@ MappedFile MappedFile::open(const std::string& path) {
         close(fd);
         if (data == MAP_FAILED) throw Error("{}: cannot map: {}", printable(path), strerror(error));
         file.data_ = static_cast<std::byte*>(data);
-        file.guard_slot_ = take_guard_slot(file.data_, file.size_, path.c_str());
+        file.guard_slot_ = take_guard_slot(file.data_, file.size_, printable(path).c_str());
     } else {
         close(fd);
     }
@@ -118,7 +118,8 @@ MappedFile MappedFile::anonymous(size_t size, std::string name) {
     if (size > 0) {
         void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (data == MAP_FAILED) throw Error("{}: no memory for {} bytes", file.path_, size);
+        if (data == MAP_FAILED)
+            throw Error("{}: no memory for {} bytes", printable(file.path_), size);
         file.data_ = static_cast<std::byte*>(data);
     }
     return file;

@@ -12,7 +12,8 @@ std::string printable(std::string_view text, size_t max_bytes, bool multi_line) 
         if (max_bytes > 0 && out.size() >= max_bytes) return out + "...";
         Utf8Char c = decode_utf8(text.substr(at));
         if (!c.valid) {
-            out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+            for (char byte : text.substr(at, c.n_bytes))
+                out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
         } else if (multi_line && (c.code == '\n' || c.code == '\t')) {
             out += static_cast<char>(c.code);
         } else if (c.code < 0x20 || c.code == 0x7f) {

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <vector>
 
 namespace ridge {
 namespace {
@@ -29,26 +29,32 @@ uint64_t proc_value(const char* path, const char* key) {
     return 0;
 }
 
-// The file of this process's own cgroup (v2), or of the root's, where a container shows its limits.
-std::string cgroup_file(const char* name) {
+// The folders of this process's own cgroup (v2) and of those above it, whose limits hold as well.
+// In a container its own is the root.
+std::vector<std::string> cgroup_folders() {
+    const std::string root = "/sys/fs/cgroup";
+    std::vector<std::string> folders;
     std::ifstream self("/proc/self/cgroup");
-    std::string line;
-    while (std::getline(self, line)) {
-        if (line.rfind("0::", 0) != 0) continue;
-        std::string path = "/sys/fs/cgroup" + line.substr(3) + "/" + name;
-        if (access(path.c_str(), R_OK) == 0) return path;
+    for (std::string line; std::getline(self, line);) {
+        if (line.rfind("0::/", 0) != 0) continue;
+        for (std::string path = line.substr(3); path.size() > 1; path.resize(path.rfind('/')))
+            folders.push_back(root + path);
     }
-    return std::string("/sys/fs/cgroup/") + name;
+    folders.push_back(root);
+    return folders;
 }
 
 uint64_t cgroup_memory_left() {
-    std::ifstream limit_file(cgroup_file("memory.max")), used_file(cgroup_file("memory.current"));
-    uint64_t limit = 0, used = 0;
-    if (!(limit_file >> limit) || !(used_file >> used))
-        return UINT64_MAX;  // "max", or no cgroup v2
-    uint64_t cache = proc_value(cgroup_file("memory.stat").c_str(), "inactive_file ");
-    used -= std::min(used, cache);
-    return limit > used ? limit - used : 0;
+    uint64_t left = UINT64_MAX;
+    for (const std::string& folder : cgroup_folders()) {
+        std::ifstream limit_file(folder + "/memory.max"), used_file(folder + "/memory.current");
+        uint64_t limit = 0, used = 0;
+        if (!(limit_file >> limit) || !(used_file >> used)) continue;  // "max", or no cgroup v2
+        uint64_t cache = proc_value((folder + "/memory.stat").c_str(), "inactive_file ");
+        used -= std::min(used, cache);
+        left = std::min(left, limit > used ? limit - used : 1);
+    }
+    return left;
 }
 
 std::atomic<bool> interrupt_flag{
@@ -81,9 +87,12 @@ int default_n_threads() {
     int n = sched_getaffinity(0, sizeof set, &set) == 0
                 ? CPU_COUNT(&set)
                 : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    std::ifstream file(cgroup_file("cpu.max"));
-    double quota = 0, period = 0;
-    if (file >> quota >> period && period > 0) n = std::min(n, static_cast<int>(quota / period));
+    for (const std::string& folder : cgroup_folders()) {
+        std::ifstream file(folder + "/cpu.max");  // "max 100000" where there is no limit
+        double quota = 0, period = 0;
+        if (file >> quota >> period && period > 0 && quota < n * period)
+            n = static_cast<int>(quota / period);
+    }
     return std::max(n, 1);
 }
 
@@ -113,7 +122,7 @@ bool locale_is_utf8() {
     for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
         const char* value = std::getenv(name);
         if (value == nullptr || value[0] == 0) continue;
-        return std::strstr(value, "UTF-8") != nullptr || std::strstr(value, "utf8") != nullptr;
+        return strcasestr(value, "utf-8") != nullptr || strcasestr(value, "utf8") != nullptr;
     }
     return false;
 }

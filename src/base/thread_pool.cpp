@@ -4,10 +4,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace ridge {
 
@@ -25,6 +27,15 @@ struct ThreadPool::State {
     std::atomic<int64_t> next{0};
 
     std::vector<std::thread> threads;
+
+    void stop() {
+        {
+            std::lock_guard lock(mutex);
+            stopping = true;
+        }
+        start.notify_all();
+        for (std::thread& thread : threads) thread.join();
+    }
 
     void work(int worker) {
         for (;;) {
@@ -52,18 +63,21 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads), state_(std::make_unique<State>()) {
     CHECK(n_threads >= 1);
-    for (int worker = 1; worker < n_threads; worker++) {
-        state_->threads.emplace_back([this, worker] { state_->thread_main(worker); });
+    int n_started = 1;
+    try {
+        for (; n_started < n_threads; n_started++) {
+            state_->threads.emplace_back(
+                [state = state_.get(), n_started] { state->thread_main(n_started); });
+        }
+    } catch (const std::system_error&) {
+        state_->stop();
+        throw Error("the system lets this process start {} threads, {} were asked for", n_started,
+                    n_threads);
     }
 }
 
 ThreadPool::~ThreadPool() {
-    {
-        std::lock_guard lock(state_->mutex);
-        state_->stopping = true;
-    }
-    state_->start.notify_all();
-    for (std::thread& thread : state_->threads) thread.join();
+    state_->stop();
 }
 
 void ThreadPool::parallel_for(int64_t n, int64_t grain,
@@ -71,7 +85,8 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain,
     CHECK(n >= 0 && grain >= 1);
     if (n == 0) return;
     if (n_threads_ == 1 || n <= grain) {
-        body(0, n, 0);
+        for (int64_t begin = 0; begin < n; begin += grain)
+            body(begin, std::min(begin + grain, n), 0);
         return;
     }
     State& s = *state_;

@@ -10,7 +10,7 @@ namespace ridge {
 // no thread. Between loops the threads are parked and use no CPU.
 class ThreadPool {
   public:
-    explicit ThreadPool(int n_threads);
+    explicit ThreadPool(int n_threads);  // Error where the system does not start so many
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
