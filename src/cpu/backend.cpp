@@ -1,0 +1,180 @@
+#include "cpu/backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "base/timer.h"
+#include "cpu/checkpoints.h"
+#include "model/step.h"
+
+namespace ridge {
+namespace {
+
+// A batch of a given size whose contents do not matter: what a dry run needs.
+struct BatchSize {
+    std::vector<Token> tokens;
+    std::vector<int32_t> positions, logit_rows;
+    std::vector<int64_t> slots;
+    SequenceSpan span;
+
+    BatchSize(int n_rows, int n_logit_rows)
+        : tokens(static_cast<size_t>(n_rows)),
+          positions(static_cast<size_t>(n_rows)),
+          logit_rows(static_cast<size_t>(n_logit_rows)),
+          slots(static_cast<size_t>(n_rows)) {
+        std::iota(logit_rows.begin(), logit_rows.end(), 0);
+        span.n_rows = n_rows;
+    }
+    Batch batch() const { return {tokens, positions, slots, {&span, 1}, logit_rows, {}}; }
+};
+
+class CpuBackend : public Backend {
+  public:
+    explicit CpuBackend(int n_threads) : pool_(n_threads) {}
+
+    std::string_view name() const override { return "cpu"; }
+    std::span<const Checkpoint> checkpoints() const override { return cpu_checkpoints(); }
+    Caps caps() const override { return {pool_.size()}; }
+
+    Buffer alloc(size_t n_bytes) override {
+        if (n_bytes == 0) return {};
+        void* data = reserve_memory(n_bytes);
+        if (data == nullptr) throw Error("cpu: no memory for {} bytes", n_bytes);
+        return {data, n_bytes, release_memory};
+    }
+
+    Tensor prepare(const Tensor& weight, const Layout& layout) override {
+        CHECK(&layout == &row_major_layout());
+        if (weight.n_dims > 1) return weight;
+        Tensor vector = weight;
+        vector.format = &format_of(FormatId::kF32);
+        Buffer buffer = alloc(static_cast<size_t>(weight.n_cols()) * sizeof(float));
+        unpack_row(weight, 0, reinterpret_cast<float*>(buffer.data()));
+        vector.planes = {
+            Plane{buffer.data(), weight.n_cols() * static_cast<int64_t>(sizeof(float))}};
+        vectors_.push_back(std::move(buffer));
+        return vector;
+    }
+
+    KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
+                          int64_t n_slots) override {
+        KvCache cache;
+        cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
+        cache.n_slots = n_slots, cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        auto bytes = [&](DType dtype) {
+            return static_cast<size_t>(n_slots * config.d_kv() * dtype_bytes(dtype));
+        };
+        for (int i = 0; i < config.n_layers; i++) {
+            cache.k.push_back(alloc(bytes(k_dtype)));
+            cache.v.push_back(alloc(bytes(v_dtype)));
+        }
+        return cache;
+    }
+
+    void plan(const Model& model, const KvCache& kv, int n_rows, int n_logit_rows) override {
+        logits_ = alloc(static_cast<size_t>(n_logit_rows) *
+                        static_cast<size_t>(model.config.n_vocab) * sizeof(float));
+        scratch_ = {};
+        BatchSize size(n_rows, n_logit_rows);
+        run(model, kv, size.batch(), true);
+        scratch_memory_ = alloc(scratch_.planned_bytes());
+        scratch_.place(scratch_memory_);
+    }
+
+    Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
+        result_ = run(model, kv, batch, false);
+        return {++n_steps_};
+    }
+
+    StepResult wait(Ticket ticket) override {
+        CHECK(ticket.id == n_steps_);
+        return std::move(result_);
+    }
+
+    double measure_read_gbps(const Model& model) override;
+
+  private:
+    StepResult run(const Model& model, const KvCache& kv, const Batch& batch, bool planning) {
+        StepResult result;
+        auto n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+        int64_t n_vocab = model.config.n_vocab;
+        result.logits = {&logits_, 0, DType::kF32, n_logit_rows, n_vocab, n_vocab};
+        CHECK(static_cast<size_t>(n_logit_rows * n_vocab) * sizeof(float) <= logits_.n_bytes());
+        const Tables& tables = model.tables;
+        Step step{tables, tables.ops, tables.stages, model.config, model.rope_table,
+                  batch,  scratch_,   pool_,         planning};
+        scratch_.begin_step();
+        tables.step(step, model.weights, kv, result.logits);
+        if (!batch.sample_rows.empty()) {
+            result.sampled.resize(batch.sample_rows.size());
+            tables.ops.sample(step, result.logits, result.sampled);
+        }
+        return result;
+    }
+
+    ThreadPool pool_;
+    std::vector<Buffer> vectors_;  // norms and biases as float32
+    Buffer scratch_memory_, logits_;
+    Scratch scratch_;
+    StepResult result_;
+    uint64_t n_steps_ = 0;
+};
+
+// Sum of the words of a run of bytes, in four lanes: as fast as memory delivers them.
+uint64_t sum_words(const std::byte* data, size_t n_bytes) {
+    uint64_t lane[4] = {};
+    for (size_t at = 0; at + sizeof lane <= n_bytes; at += sizeof lane) {
+        uint64_t word[4];
+        std::memcpy(word, data + at, sizeof word);
+        for (int l = 0; l < 4; l++) lane[l] += word[l];
+    }
+    return lane[0] + lane[1] + lane[2] + lane[3];
+}
+
+// Reads up to 256 MiB of the weights, over and over for some 50 ms, and takes the best pass.
+double CpuBackend::measure_read_gbps(const Model& model) {
+    constexpr size_t kMaxBytes = size_t{256} << 20;
+    constexpr size_t kPiece = size_t{256} << 10;
+    std::vector<std::span<const std::byte>> pieces;
+    size_t total = 0;
+    for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
+        for (const Plane& plane : tensor.planes) {
+            if (plane.data == nullptr) continue;
+            auto n_bytes = static_cast<size_t>(plane.row_stride_bytes * tensor.n_rows());
+            for (size_t at = 0; at < n_bytes && total < kMaxBytes; at += kPiece) {
+                pieces.emplace_back(plane.data + at, std::min(kPiece, n_bytes - at));
+                total += pieces.back().size();
+            }
+        }
+    });
+    std::atomic<uint64_t> sink{0};  // keeps the reads alive
+    double best = 0;
+    Timer all;
+    for (int pass = 0; pass < 2 || (pass < 20 && all.elapsed_ms() < 50); pass++) {
+        Timer timer;
+        pool_.parallel_for(static_cast<int64_t>(pieces.size()), 1,
+                           [&](int64_t begin, int64_t end, int) {
+                               uint64_t sum = 0;
+                               for (int64_t i = begin; i < end; i++) {
+                                   sum += sum_words(pieces[static_cast<size_t>(i)].data(),
+                                                    pieces[static_cast<size_t>(i)].size());
+                               }
+                               sink.fetch_add(sum, std::memory_order_relaxed);
+                           });
+        best = std::max(best, static_cast<double>(total) / static_cast<double>(timer.elapsed_ns()));
+    }
+    return best;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int n_threads) {
+    return std::make_unique<CpuBackend>(n_threads);
+}
+
+}  // namespace ridge
