@@ -1,0 +1,119 @@
+#include "base/system.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/timer.h"
+
+namespace ridge {
+namespace {
+
+TEST(SystemTest, memory_figures_are_plausible) {
+    EXPECT_GT(available_memory_bytes(), uint64_t{1} << 20);
+    EXPECT_GT(resident_memory_bytes(), uint64_t{1} << 18);
+    uint64_t before = peak_memory_bytes();
+    std::vector<char> block(uint64_t{64} << 20);
+    std::memset(block.data(), 1, block.size());
+    EXPECT_GE(peak_memory_bytes(), before);
+    EXPECT_GE(peak_memory_bytes(), uint64_t{64} << 20);
+    EXPECT_GE(resident_memory_bytes(), uint64_t{64} << 20) << static_cast<int>(block[5]);
+}
+
+TEST(SystemTest, there_is_a_thread_and_a_processor) {
+    EXPECT_GE(default_n_threads(), 1);
+    EXPECT_LE(default_n_threads(),
+              static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+    EXPECT_FALSE(cpu_name().empty());
+}
+
+TEST(SystemTest, a_pipe_is_no_terminal_and_the_width_is_positive) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    EXPECT_FALSE(is_terminal(ends[0]));
+    EXPECT_GT(terminal_columns(), 0);
+    close(ends[0]), close(ends[1]);
+}
+
+TEST(SystemTest, the_locale_is_read_from_the_environment) {
+    std::vector<std::pair<const char*, bool>> cases = {
+        {"en_US.UTF-8", true}, {"C.utf8", true}, {"de_DE.utf-8", true},
+        {"C", false},          {"POSIX", false}, {"en_US.ISO-8859-1", false}};
+    const char* before = std::getenv("LC_ALL");
+    std::string kept = before != nullptr ? before : "";
+    for (auto [value, want] : cases) {
+        setenv("LC_ALL", value, 1);
+        EXPECT_EQ(locale_is_utf8(), want) << value;
+    }
+    setenv("LC_ALL", "", 1);  // empty: the next variable decides
+    setenv("LC_CTYPE", "C.UTF-8", 1);
+    EXPECT_TRUE(locale_is_utf8());
+    unsetenv("LC_CTYPE");
+    if (before != nullptr) {
+        setenv("LC_ALL", kept.c_str(), 1);
+    } else {
+        unsetenv("LC_ALL");
+    }
+}
+
+TEST(SystemTest, seeds_differ) {
+    std::set<uint64_t> seeds;
+    for (int i = 0; i < 100; i++) seeds.insert(random_seed());
+    EXPECT_EQ(seeds.size(), 100u);
+}
+
+TEST(SystemDeathTest, one_interrupt_sets_the_flag_and_two_end_the_program) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            catch_interrupts();
+            if (interrupted()) _exit(1);
+            raise(SIGINT);
+            if (!interrupted()) _exit(2);
+            clear_interrupt();
+            if (interrupted()) _exit(3);
+            raise(SIGINT);
+            _exit(interrupted() ? 0 : 4);
+        },
+        ::testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(
+        {
+            catch_interrupts();
+            raise(SIGINT);
+            raise(SIGINT);
+            _exit(0);
+        },
+        ::testing::ExitedWithCode(130), "");
+}
+
+TEST(SystemDeathTest, writing_to_a_closed_pipe_is_an_error_and_no_signal) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            catch_interrupts();
+            int ends[2];
+            if (pipe(ends) != 0) _exit(1);
+            close(ends[0]);
+            _exit(write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 2);
+        },
+        ::testing::ExitedWithCode(0), "");
+}
+
+TEST(TimerTest, time_does_not_run_backwards) {
+    Timer timer;
+    int64_t first = timer.elapsed_ns(), second = timer.elapsed_ns();
+    EXPECT_GE(first, 0);
+    EXPECT_GE(second, first);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_GE(timer.elapsed_ms(), 2.0);
+    timer.restart();
+    EXPECT_LT(timer.elapsed_ns(), second + 3'600'000'000'000);
+}
+
+}  // namespace
+}  // namespace ridge
