@@ -12,14 +12,15 @@ namespace ridge {
 // it. Normal numbers only need the exponent moved from bias 15 to 127. Zero and subnormals get the
 // exponent of 2^-14, an implicit one that is not theirs, and lose it by a subtraction (exact).
 inline float half_to_float(uint16_t bits) {
-    const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-    const uint32_t rest = uint32_t{bits & 0x7fffu} << 13;
-    const uint32_t normal = rest + (112u << 23);
-    const uint32_t special = rest + (224u << 23);  // infinity and NaN: exponent 31 -> 255
-    const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(rest + (113u << 23)) -
-                                                   std::bit_cast<float>(113u << 23));
-    const uint32_t finite = rest < (1u << 23) ? small : normal;
-    return std::bit_cast<float>(sign | (rest < (31u << 23) ? finite : special));
+    const int32_t sign = static_cast<int32_t>(uint32_t{bits & 0x8000u} << 16);
+    const int32_t rest = (bits & 0x7fff) << 13;
+    const float subnormal =
+        std::bit_cast<float>(rest + (113 << 23)) - std::bit_cast<float>(113 << 23);
+    const int32_t is_subnormal = -(rest < (1 << 23)), is_special = -(rest >= (31 << 23));
+    const int32_t normal = rest + (112 << 23) + (is_special & (112 << 23));  // 31 becomes 255
+    const int32_t magnitude =
+        (std::bit_cast<int32_t>(subnormal) & is_subnormal) | (normal & ~is_subnormal);
+    return std::bit_cast<float>(sign | magnitude);
 }
 
 // Rows of 16-bit floats at any alignment -> float32, exact. in [n], out [n].

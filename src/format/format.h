@@ -57,7 +57,7 @@ struct Format {
 
 std::span<const Format> formats();  // all, in the order of FormatId
 const Format& format_of(FormatId id);
-const Format* find_format(std::string_view name);  // "q4_k", "Q4_K"; null: unknown
+const Format* find_format(std::string_view name);     // "q4_k", "Q4_K"; null: unknown
 const Format* find_gguf_format(uint32_t gguf_type);   // null: not one of ours
 std::string_view gguf_type_name(uint32_t gguf_type);  // "IQ2_XXS"; "unknown" for no known type
 
