@@ -1,18 +1,18 @@
 #include "ref/ref.h"
 
-namespace ridge {
+namespace ridge::ref {
 
 void add_ref_ops(Tables& tables, std::string_view checkpoint) {
     Ops& ops = tables.ops;
-    ops.embed_rows.set(checkpoint, ref::embed_rows);
-    ops.rms_norm.set(checkpoint, ref::rms_norm);
-    ops.matmul.set(checkpoint, ref::matmul);
-    ops.rope.set(checkpoint, ref::rope);
-    ops.kv_append.set(checkpoint, ref::kv_append);
-    ops.attention.set(checkpoint, ref::attention);
-    ops.swiglu.set(checkpoint, ref::swiglu);
-    ops.add.set(checkpoint, ref::add);
-    ops.sample.set(checkpoint, ref::sample);
+    ops.embed_rows.set(checkpoint, embed_rows);
+    ops.rms_norm.set(checkpoint, rms_norm);
+    ops.matmul.set(checkpoint, matmul);
+    ops.rope.set(checkpoint, rope);
+    ops.kv_append.set(checkpoint, kv_append);
+    ops.attention.set(checkpoint, attention);
+    ops.swiglu.set(checkpoint, swiglu);
+    ops.add.set(checkpoint, add);
+    ops.sample.set(checkpoint, sample);
 }
 
-}  // namespace ridge
+}  // namespace ridge::ref

@@ -5,15 +5,13 @@
 
 #include "model/tables.h"
 
-namespace ridge {
-
 // The scalar oracle: every operator of Ops as its plainest equation, on one thread, in host memory.
 // Activations are stored as float32; every sum, exponential, sine and root is taken in float64, and
 // each result is rounded once, where it is stored. Weights are read through unpack_row, so that any
 // format and layout serves; the KV cache lies as host_kv.h says. Frozen: faster kernels agree with
 // it, it never follows them. In a dry run (Step::planning) the operators do nothing, and none of
 // them takes scratch.
-namespace ref {
+namespace ridge::ref {
 
 // token in [0, n_vocab); out f32.
 void embed_rows(Step& step, const Tensor& table, Tokens token, Rows out);
@@ -47,9 +45,7 @@ void add(Step& step, Rows y, Rows x);
 // logit is NaN or +inf or all are -inf, and the token of a bias that is NaN, +inf or of no token.
 void sample(Step& step, Rows logits, std::span<Sampled> drawn);
 
-}  // namespace ref
-
 // Sets every node of tables.ops to the function above, as entry `checkpoint`.
 void add_ref_ops(Tables& tables, std::string_view checkpoint);
 
-}  // namespace ridge
+}  // namespace ridge::ref
