@@ -52,18 +52,18 @@ struct ModelInfo {
     double load_ms = 0;
 };
 
-// Tokens that share one KV cache: a conversation, or one prompt and its answer.
+// Tokens whose keys and values are in the cache: a conversation, or one prompt and its answer. The
+// cache holds one sequence; the tokens of another that was used before are computed again when its
+// turn comes back.
 class Sequence {
   public:
-    const std::vector<Token>& tokens() const {
-        return tokens_;
-    }  // those whose K and V are in the cache
+    const std::vector<Token>& tokens() const { return tokens_; }
     void clear() { tokens_.clear(); }
 
   private:
     friend class Engine;
     std::vector<Token> tokens_;
-    int64_t base_slot_ = 0;
+    uint64_t id_ = 0;
 };
 
 enum class StopReason { kEndToken, kStopString, kLength, kContextFull, kCancelled };
@@ -73,17 +73,18 @@ struct Request {
     std::vector<Token>
         prompt;  // whole: what it shares with the sequence's tokens is not computed again
     SampleParams sampling;
-    int64_t n_predict = -1;          // -1: until the model ends or the context is full
-    std::vector<std::string> stops;  // generation ends before any of these
-    std::vector<Token> end_tokens;   // beyond the model's own
-    bool ignore_eos = false;
+    int64_t n_predict = -1;           // -1: until the model ends or the context is full
+    std::vector<std::string> stops;   // generation ends before any of these
+    std::vector<Token> end_tokens;    // beyond the model's own
+    bool ignore_eos = false;          // end tokens are tokens like any other
     bool show_special = false;        // control tokens appear in the text
     std::function<bool()> cancelled;  // asked between steps
     Progress prompt_progress;
 };
 
 // One drawn token, and the text that may be shown because of it: held back while a character or a
-// possible stop string is incomplete, and never half a character.
+// possible stop string is incomplete, and never half a character. What was still held back when the
+// answer ended comes in a last event of token -1.
 struct TokenEvent {
     Token token;
     std::string_view text;
@@ -113,7 +114,7 @@ class Engine {
         const;                              // null where neither the file nor the options have one
     SampleParams default_sampling() const;  // the file's own wishes over documented values
 
-    Sequence new_sequence();  // the one sequence that the cache holds; an earlier one ends
+    Sequence new_sequence();
 
     // Computes the prompt and draws tokens until something stops it. Error: prompt longer than the
     // context.

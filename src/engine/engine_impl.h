@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "model/backend.h"
+
+namespace ridge {
+
+constexpr int kMaxStepRows = 256;      // rows of one prompt step: scratch is planned for as many
+constexpr int kMaxStepLogitRows = 16;  // of these, rows that may want logits
+constexpr int64_t kDefaultContext = 8192;
+
+struct Engine::Impl {
+    std::unique_ptr<ModelFile> file;
+    std::optional<Tokenizer> tokenizer;
+    std::optional<ChatTemplate> chat_template;
+    SampleParams default_sampling;
+    std::unique_ptr<Backend> backend;
+    Model model;
+    KvCache kv;
+    ModelInfo info;
+
+    uint64_t n_sequences = 0;  // made so far
+    uint64_t cached = 0;       // id of the sequence that the cache holds
+
+    // Empties the sequence where the cache holds another one by now.
+    void claim_cache(Sequence& sequence);
+
+    // Computes `tokens`, at most kMaxStepRows, as the next positions of the sequence that the cache
+    // holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with `sampling`
+    // the last row is sampled too. The sequence grows when the step has succeeded.
+    StepResult run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
+                        RowClass row_class, int n_logit_rows, const SampleParams* sampling);
+    void check_tokens(std::span<const Token> tokens) const;
+};
+
+// The file's own wishes (general.sampling.* of GGUF, generation_config.json) over the documented
+// values.
+SampleParams read_default_sampling(const ModelFile& file);
+
+}  // namespace ridge

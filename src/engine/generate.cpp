@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/timer.h"
+#include "engine/engine_impl.h"
+#include "text/text_stream.h"
+
+namespace ridge {
+namespace {
+
+// The text of an answer as it grows: characters are made whole, stop strings held back and found.
+class AnswerText {
+  public:
+    AnswerText(const Tokenizer* tokenizer, const Request& request)
+        : tokenizer_(tokenizer), show_special_(request.show_special), stops_(request.stops) {}
+
+    // What may be shown because of one more token.
+    std::string push(Token token) {
+        if (tokenizer_ == nullptr || token >= tokenizer_->n_vocab()) return {};
+        if (!show_special_ && tokenizer_->is_control(token)) return {};
+        return keep(stops_.push(stream_.push(tokenizer_->piece(token))));
+    }
+    // What is left when nothing more comes.
+    std::string finish() {
+        std::string text = stops_.stopped() ? std::string() : stops_.push(stream_.finish());
+        return keep(text + (stops_.stopped() ? std::string() : stops_.finish()));
+    }
+    bool stopped() const { return stops_.stopped(); }
+    std::string stop() const { return stops_.stop(); }
+    const std::string& all() const { return all_; }
+
+  private:
+    std::string keep(std::string text) {
+        all_ += text;
+        return text;
+    }
+
+    const Tokenizer* tokenizer_;
+    bool show_special_;
+    TextStream stream_;
+    StopMatcher stops_;
+    std::string all_;
+};
+
+bool ends_answer(Token token, const Request& request, const Tokenizer* tokenizer) {
+    if (request.ignore_eos) return false;
+    auto holds = [&](const std::vector<Token>& ends) {
+        return std::find(ends.begin(), ends.end(), token) != ends.end();
+    };
+    return holds(request.end_tokens) || (tokenizer != nullptr && holds(tokenizer->end_tokens()));
+}
+
+int64_t common_prefix(const std::vector<Token>& a, const std::vector<Token>& b) {
+    return std::mismatch(a.begin(), a.begin() + static_cast<int64_t>(std::min(a.size(), b.size())),
+                         b.begin())
+               .first -
+           a.begin();
+}
+
+}  // namespace
+
+std::string_view to_string(StopReason reason) {
+    switch (reason) {
+        case StopReason::kEndToken:
+            return "end";
+        case StopReason::kStopString:
+            return "stop";
+        case StopReason::kLength:
+            return "length";
+        case StopReason::kContextFull:
+            return "context";
+        case StopReason::kCancelled:
+            return "cancelled";
+    }
+    return "";
+}
+
+// Positions are slots: the cache holds one sequence, from its first slot on.
+StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
+                                  RowClass row_class, int n_logit_rows,
+                                  const SampleParams* sampling) {
+    size_t n = tokens.size(), n_past = sequence.size();
+    CHECK(n > 0 && n <= kMaxStepRows && static_cast<int64_t>(n_past + n) <= kv.n_slots);
+    std::vector<int32_t> positions(n), logit_rows(static_cast<size_t>(n_logit_rows));
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(n_past));
+    std::iota(logit_rows.begin(), logit_rows.end(), static_cast<int32_t>(n) - n_logit_rows);
+    std::vector<int64_t> slots(positions.begin(), positions.end());
+    SequenceSpan span{0, static_cast<int32_t>(n), row_class, KvView{}};
+
+    sequence.insert(sequence.end(), tokens.begin(),
+                    tokens.end());  // what the sampler's penalties look back on
+    SampleRow row{sampling, sequence, static_cast<int64_t>(sequence.size())};
+    Batch batch{tokens, positions, slots, {&span, 1}, logit_rows, {}};
+    if (sampling != nullptr) batch.sample_rows = {&row, 1};
+    try {
+        return backend->wait(backend->step(model, kv, batch));
+    } catch (...) {
+        sequence.resize(n_past);
+        throw;
+    }
+}
+
+void Engine::Impl::check_tokens(std::span<const Token> tokens) const {
+    for (Token token : tokens) {
+        if (token >= 0 && token < model.config.n_vocab) continue;
+        throw Error(ErrorKind::kUsage, "token {} is not in the vocabulary, expected 0 to {}", token,
+                    model.config.n_vocab - 1);
+    }
+}
+
+void Engine::Impl::claim_cache(Sequence& sequence) {
+    if (cached != sequence.id_) sequence.tokens_.clear();
+    cached = sequence.id_;
+}
+
+namespace {
+
+// One answer: the prompt's steps, then a step a token until something ends it.
+class Answer {
+  public:
+    using OnToken = std::function<void(const TokenEvent&)>;
+    using RunStep = std::function<StepResult(std::span<const Token>, RowClass, bool draw)>;
+
+    Answer(const Request& request, const Tokenizer* tokenizer, const OnToken& on_token,
+           RunStep run_step)
+        : request_(request),
+          tokenizer_(tokenizer),
+          on_token_(on_token),
+          run_step_(std::move(run_step)),
+          text_(tokenizer, request) {}
+
+    Generation run(int64_t n_reused, int64_t n_ctx) {
+        result_.n_prompt = static_cast<int64_t>(request_.prompt.size());
+        result_.n_reused = n_reused;
+        Timer timer;
+        bool complete = compute_prompt();
+        result_.prompt_ms = timer.elapsed_ms();
+        if (!complete) return std::move(result_);
+        timer.restart();
+        draw_tokens(n_ctx);
+        result_.generate_ms = timer.elapsed_ms();
+        std::string rest = text_.finish();
+        if (on_token_ && !rest.empty()) on_token_({-1, rest, nullptr});
+        result_.text = text_.all();
+        return std::move(result_);
+    }
+
+  private:
+    // False where it was cancelled.
+    bool compute_prompt() {
+        for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
+            if (cancelled()) return false;
+            int64_t n = std::min<int64_t>(kMaxStepRows, result_.n_prompt - at);
+            auto tokens =
+                std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
+            at += n;
+            step_ = run_step_(tokens, RowClass::kPrompt,
+                              at == result_.n_prompt && request_.n_predict != 0);
+            if (request_.prompt_progress) {
+                double share = static_cast<double>(at) / static_cast<double>(result_.n_prompt);
+                request_.prompt_progress("reading the prompt", share);
+            }
+        }
+        return true;
+    }
+
+    void draw_tokens(int64_t n_ctx) {
+        if (request_.n_predict == 0) return end(StopReason::kLength);
+        for (int64_t n_cached = result_.n_prompt;; n_cached++) {
+            const Sampled& drawn = step_.sampled[0];
+            if (ends_answer(drawn.token, request_, tokenizer_)) {
+                return end(
+                    StopReason::kEndToken,
+                    tokenizer_ == nullptr ? "" : std::string(tokenizer_->piece(drawn.token)));
+            }
+            result_.tokens.push_back(drawn.token);
+            std::string shown = text_.push(drawn.token);
+            if (on_token_) on_token_({drawn.token, shown, &drawn});
+            if (text_.stopped()) return end(StopReason::kStopString, text_.stop());
+            if (static_cast<int64_t>(result_.tokens.size()) == request_.n_predict)
+                return end(StopReason::kLength);
+            if (n_cached == n_ctx) return end(StopReason::kContextFull);
+            if (cancelled()) return;
+            Token next = drawn.token;
+            step_ = run_step_({&next, 1}, RowClass::kDecode, true);
+            result_.n_steps++;
+        }
+    }
+
+    void end(StopReason reason, std::string stop = {}) {
+        result_.reason = reason;
+        result_.stop = std::move(stop);
+    }
+
+    bool cancelled() {
+        if (!request_.cancelled || !request_.cancelled()) return false;
+        end(StopReason::kCancelled);
+        return true;
+    }
+
+    const Request& request_;
+    const Tokenizer* tokenizer_;
+    const OnToken& on_token_;
+    RunStep run_step_;
+    AnswerText text_;
+    StepResult step_;
+    Generation result_;
+};
+
+}  // namespace
+
+Generation Engine::generate(Sequence& sequence, const Request& request,
+                            const std::function<void(const TokenEvent&)>& on_token) {
+    Impl& impl = *impl_;
+    const int64_t n_ctx = impl.kv.n_slots, n_prompt = static_cast<int64_t>(request.prompt.size());
+    if (n_prompt == 0) throw Error(ErrorKind::kUsage, "the prompt is empty");
+    if (n_prompt > n_ctx) {
+        throw Error(
+            "the prompt is {} tokens, the context holds {}; shorten it, or give a larger -c (the "
+            "model's is {})",
+            n_prompt, n_ctx, impl.model.config.n_ctx_train);
+    }
+    impl.check_tokens(request.prompt);
+    impl.claim_cache(sequence);
+    std::vector<Token>& tokens = sequence.tokens_;
+    // The last token of the prompt is always computed: its logits are wanted.
+    int64_t n_reused = std::min(common_prefix(tokens, request.prompt), n_prompt - 1);
+    tokens.resize(static_cast<size_t>(n_reused));
+    Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, on_token,
+                  [&](std::span<const Token> rows, RowClass row_class, bool draw) {
+                      return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
+                                           draw ? &request.sampling : nullptr);
+                  });
+    return answer.run(n_reused, n_ctx);
+}
+
+void Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
+                      const std::function<void(int64_t, std::span<const float>)>& visit) {
+    Impl& impl = *impl_;
+    impl.check_tokens(tokens);
+    impl.claim_cache(sequence);
+    int64_t n_total = static_cast<int64_t>(sequence.tokens_.size() + tokens.size());
+    if (n_total > impl.kv.n_slots)
+        throw Error("{} tokens, the context holds {}", n_total, impl.kv.n_slots);
+    while (!tokens.empty()) {
+        size_t n = std::min<size_t>(tokens.size(), kMaxStepLogitRows);
+        auto first = static_cast<int64_t>(sequence.tokens_.size());
+        StepResult step = impl.run_step(sequence.tokens_, tokens.first(n), RowClass::kPrompt,
+                                        static_cast<int>(n), nullptr);
+        for (size_t i = 0; i < n; i++) {
+            auto row = static_cast<int64_t>(i);
+            visit(first + row,
+                  {step.logits.row<float>(row), static_cast<size_t>(step.logits.n_cols)});
+        }
+        tokens = tokens.subspan(n);
+    }
+}
+
+}  // namespace ridge

@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "base/timer.h"
+#include "cpu/backend.h"
+#include "engine/engine_impl.h"
+#include "model/cost.h"
+#include "model/synth.h"
+
+namespace ridge {
+namespace {
+
+constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
+
+ModelFile open_file(const OpenOptions& options, const Progress& progress) {
+    if (options.model.empty())
+        throw Error(ErrorKind::kUsage,
+                    "-m: no model given; expected a file, a folder or synth:NAME:FORMAT");
+    if (options.model.rfind("synth:", 0) != 0) return ModelFile::open(options.model);
+    std::string rest = options.model.substr(6);
+    size_t colon = rest.find(':');
+    if (colon == std::string::npos) {
+        throw Error(ErrorKind::kUsage,
+                    "-m {}: expected synth:NAME:FORMAT, such as synth:llama-3.2-1b:Q4_0",
+                    printable(options.model));
+    }
+    return make_synth(rest.substr(0, colon), rest.substr(colon + 1), options.synth_seed,
+                      [&](double share) {
+                          if (progress) progress("making weights", share);
+                      });
+}
+
+// The devices that this build has; a backend is one folder and one line here.
+struct Device {
+    std::string_view name;
+    std::unique_ptr<Backend> (*make)(int n_threads);
+};
+constexpr Device kDevices[] = {
+    {"cpu", make_cpu_backend},
+};
+
+std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
+    int n_threads = options.n_threads > 0 ? options.n_threads : default_n_threads();
+    std::string known;
+    for (const Device& device : kDevices) {
+        if (options.device == device.name) return device.make(n_threads);
+        known += known.empty() ? "" : ", ";
+        known += device.name;
+    }
+    throw Error(ErrorKind::kUsage, "--device {}: unknown device; one of {}",
+                printable(options.device), known);
+}
+
+DType read_cache_type(std::string_view flag, std::string_view name) {
+    if (name == "f32") return DType::kF32;
+    if (name == "f16") return DType::kF16;
+    if (name == "bf16") return DType::kBF16;
+    throw Error(ErrorKind::kUsage, "{} {}: unknown type of the KV cache; one of f32, f16, bf16",
+                flag, printable(name));
+}
+
+int64_t choose_context(const OpenOptions& options, const Config& config) {
+    if (options.n_ctx == 0) return std::min(config.n_ctx_train, kDefaultContext);
+    if (options.n_ctx < 0 || options.n_ctx > config.n_ctx_train) {
+        throw Error(ErrorKind::kUsage,
+                    "-c {}: expected 1 to {}, the context that the model was made for",
+                    options.n_ctx, config.n_ctx_train);
+    }
+    return options.n_ctx;
+}
+
+// Checked before anything large is allocated. The weights of a file stay in the page cache, which
+// gives way.
+void check_memory(const Config& config, DType k_dtype, DType v_dtype, int64_t n_ctx) {
+    uint64_t available = available_memory_bytes();
+    auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
+    uint64_t needed = per_position * static_cast<uint64_t>(n_ctx);
+    if (available == 0 || needed <= available) return;
+    throw Error("cpu: {:.1f} GB needed for the KV cache at -c {}, {:.1f} GB free; try -c {}",
+                static_cast<double>(needed) * 1e-9, n_ctx, static_cast<double>(available) * 1e-9,
+                std::max<uint64_t>(1, available / 10 * 9 / per_position));
+}
+
+// "Q4_K + Q6_K": formats of the matrices, by bytes.
+std::string format_text(const Config& config, const Weights& weights) {
+    std::map<std::string_view, int64_t> bytes;
+    for_each_tensor(weights, config.tied_head, [&](const Tensor& tensor) {
+        if (tensor.n_dims > 1) bytes[tensor.format->name] += tensor.n_bytes();
+    });
+    std::vector<std::pair<int64_t, std::string_view>> order;
+    for (const auto& [name, n] : bytes) order.emplace_back(-n, name);
+    std::sort(order.begin(), order.end());
+    std::string text;
+    for (const auto& [n, name] : order) text += (text.empty() ? "" : " + ") + std::string(name);
+    return text;
+}
+
+std::optional<ChatTemplate> read_chat_template(const OpenOptions& options, const ModelFile& file,
+                                               const Tokenizer& tokenizer) {
+    auto text_of = [&](std::optional<Token> token) {
+        return token ? std::string(tokenizer.piece(*token)) : "";
+    };
+    std::string bos = text_of(tokenizer.bos()), eos = text_of(tokenizer.eos());
+    if (!options.chat_template_file.empty()) {
+        return ChatTemplate::compile(read_file(options.chat_template_file, kMaxTemplateBytes),
+                                     options.chat_template_file, bos, eos);
+    }
+    if (!options.chat_template.empty()) return ChatTemplate::named(options.chat_template, bos, eos);
+    std::optional<std::string> source = file.chat_template();
+    if (!source) return std::nullopt;
+    return ChatTemplate::compile(*source, options.model + ": chat template", bos, eos);
+}
+
+void prepare_weights(Backend& backend, Model& model) {
+    const Layout& layout = row_major_layout();
+    for_each_tensor(model.weights, model.config.tied_head,
+                    [&](Tensor& tensor) { tensor = backend.prepare(tensor, layout); });
+    if (model.config.tied_head) model.weights.head.weight = model.weights.embedding;
+}
+
+ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Model& model,
+                   const KvCache& kv, const Backend& backend) {
+    const Config& config = model.config;
+    ModelInfo info;
+    info.path = options.model, info.name = config.name, info.architecture = config.architecture;
+    info.format = format_text(config, model.weights);
+    info.file_bytes = file.file_bytes();
+    info.n_parameters = n_parameters(config, model.weights);
+    info.weight_bytes = total_weight_bytes(config, model.weights);
+    info.weight_bytes_per_token = decode_weight_bytes(config, model.weights);
+    info.kv_bytes_per_position = kv_bytes_per_position(config, kv.k_dtype, kv.v_dtype);
+    info.n_ctx = kv.n_slots, info.n_ctx_train = config.n_ctx_train;
+    info.n_threads = backend.caps().n_threads;
+    info.device = backend.name();
+    info.checkpoint =
+        options.checkpoint.empty() ? backend.checkpoints().back().name : options.checkpoint;
+    return info;
+}
+
+}  // namespace
+
+Engine::Engine() : impl_(std::make_unique<Impl>()) {}
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress& progress) {
+    Timer timer;
+    DType k_dtype = read_cache_type("-ctk", options.cache_type_k),
+          v_dtype = read_cache_type("-ctv", options.cache_type_v);
+    std::unique_ptr<Engine> engine(new Engine());
+    Impl& impl = *engine->impl_;
+    impl.backend = make_backend(options);
+    impl.model.tables =
+        resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
+    impl.file = std::make_unique<ModelFile>(open_file(options, progress));
+
+    Model& model = impl.model;
+    model.config = read_config(*impl.file);
+    model.weights = read_weights(*impl.file, model.config);
+    model.rope_table = make_rope_table(model.config);
+    impl.default_sampling = read_default_sampling(*impl.file);
+    if (options.with_tokenizer) {
+        impl.tokenizer = Tokenizer::open(*impl.file, options.pre);
+        impl.chat_template = read_chat_template(options, *impl.file, *impl.tokenizer);
+        if (impl.tokenizer->n_vocab() > model.config.n_vocab) {
+            throw Error(
+                "{}: the tokenizer has {} tokens, expected at most {} (the rows of the embedding)",
+                printable(options.model), impl.tokenizer->n_vocab(), model.config.n_vocab);
+        }
+    }
+
+    int64_t n_ctx = choose_context(options, model.config);
+    check_memory(model.config, k_dtype, v_dtype, n_ctx);
+    prepare_weights(*impl.backend, model);
+    impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
+    impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
+    impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    impl.info.load_ms = timer.elapsed_ms();
+    return engine;
+}
+
+const ModelInfo& Engine::info() const {
+    return impl_->info;
+}
+const Config& Engine::config() const {
+    return impl_->model.config;
+}
+const Tokenizer& Engine::tokenizer() const {
+    if (!impl_->tokenizer)
+        throw Error("{}: was opened without its tokenizer", printable(impl_->info.path));
+    return *impl_->tokenizer;
+}
+const ChatTemplate* Engine::chat_template() const {
+    return impl_->chat_template ? &*impl_->chat_template : nullptr;
+}
+SampleParams Engine::default_sampling() const {
+    return impl_->default_sampling;
+}
+Sequence Engine::new_sequence() {
+    return {};
+}
+
+double Engine::bound_tok_s(int64_t n_positions) {
+    double gbps = impl_->backend->measure_read_gbps(impl_->model);
+    const ModelInfo& info = impl_->info;
+    auto bytes =
+        static_cast<double>(info.weight_bytes_per_token + info.kv_bytes_per_position * n_positions);
+    return gbps * 1e9 / bytes;
+}
+
+}  // namespace ridge
