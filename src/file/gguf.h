@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "file/name_index.h"
 #include "format/format.h"
 
 namespace ridge {
@@ -53,7 +53,8 @@ struct GgufEntry {
 // float.
 class GgufMetadata {
   public:
-    // `file` names the file in errors. Keys must be distinct, values checked: read_gguf sees to it.
+    // `file` names the file in errors. Throws Error for a key given twice. Values are checked
+    // before (read_gguf).
     GgufMetadata(std::string file, std::vector<GgufEntry> entries);
 
     const std::string& file() const { return file_; }
@@ -74,7 +75,7 @@ class GgufMetadata {
   private:
     std::string file_;
     std::vector<GgufEntry> entries_;
-    std::unordered_map<std::string_view, uint32_t> index_;
+    NameIndex index_;
 };
 
 std::string gguf_type_text(const GgufEntry& entry);  // "UINT32", "ARRAY of STRING"

@@ -141,17 +141,16 @@ std::string_view gguf_value_type_name(GgufValueType type) {
 }
 
 GgufMetadata::GgufMetadata(std::string file, std::vector<GgufEntry> entries)
-    : file_(printable(file, 0)), entries_(std::move(entries)) {
-    index_.reserve(entries_.size());
-    for (size_t i = 0; i < entries_.size(); i++) {
-        bool inserted = index_.emplace(entries_[i].key, static_cast<uint32_t>(i)).second;
-        CHECK(inserted);
+    : file_(printable(file, 0)), entries_(std::move(entries)), index_(entries_.size()) {
+    for (const GgufEntry& entry : entries_) index_.add(entry.key);
+    if (auto twice = index_.sort()) {
+        throw Error("{}: metadata key {} is given twice", file_, printable(entries_[*twice].key));
     }
 }
 
 const GgufEntry* GgufMetadata::find(std::string_view key) const {
     auto found = index_.find(key);
-    return found == index_.end() ? nullptr : &entries_[found->second];
+    return found ? &entries_[*found] : nullptr;
 }
 
 std::optional<uint32_t> GgufMetadata::find_u32(std::string_view key) const {

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <unordered_set>
-
 #include "base/error.h"
+#include "base/files.h"
 #include "base/printable.h"
 #include "file/content.h"
 #include "file/model_parts.h"
+#include "file/paths.h"
 
 namespace ridge {
 namespace {
@@ -89,20 +89,17 @@ ModelParts open_split(MappedFile given, const GgufMetadata& given_metadata, Spli
     }
     ModelParts model;
     uint64_t n_tensors = 0;
-    std::unordered_set<std::string> seen;
     for (uint32_t i = 0; i < keys.count; i++) {
         std::string path =
             fmt::format("{}-{:05}-of-{:05}{}", name->prefix, i + 1, keys.count, name->suffix);
+        if (file_kind(path) == FileKind::kMissing) {
+            throw Error("{}: is missing: part {} of {} of a split model", printable(path, 0), i + 1,
+                        keys.count);
+        }
         MappedFile file = MappedFile::open(path);
         GgufFile part = read_part(file);
         SplitKeys part_keys = split_keys(part.metadata);
         check_part(part.metadata, part_keys, i, keys.count);
-        for (const GgufTensorInfo& info : part.tensors) {
-            if (!seen.emplace(info.name).second) {
-                throw Error("{}: tensor {} is in an earlier part, too", part.metadata.file(),
-                            printable(info.name));
-            }
-        }
         n_tensors += part.tensors.size();
         if (part_keys.n_tensors) keys.n_tensors = part_keys.n_tensors;
         add_file(model, std::move(file), part.tensors);
@@ -116,26 +113,6 @@ ModelParts open_split(MappedFile given, const GgufMetadata& given_metadata, Spli
 }
 
 }  // namespace
-
-std::optional<SplitName> parse_split_name(const std::string& path) {
-    constexpr size_t kDigits = 5, kLength = 1 + kDigits + 4 + kDigits;  // -00002-of-00003
-    size_t name_begin = path.size() - base_name(path).size();
-    auto number_at = [&](size_t at) -> std::optional<uint32_t> {
-        uint32_t value = 0;
-        for (size_t i = at; i < at + kDigits; i++) {
-            if (path[i] < '0' || path[i] > '9') return std::nullopt;
-            value = value * 10 + static_cast<uint32_t>(path[i] - '0');
-        }
-        return value;
-    };
-    for (size_t at = path.size() < kLength ? 0 : path.size() - kLength + 1; at-- > name_begin;) {
-        if (path[at] != '-' || path.compare(at + 1 + kDigits, 4, "-of-") != 0) continue;
-        auto number = number_at(at + 1), count = number_at(at + 1 + kDigits + 4);
-        if (!number || !count) continue;
-        return SplitName{path.substr(0, at), path.substr(at + kLength), *number, *count};
-    }
-    return std::nullopt;
-}
 
 ModelParts open_gguf_model(MappedFile file) {
     GgufFile gguf = read_part(file);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <unordered_set>
 
 #include "base/checked_math.h"
 #include "base/error.h"
@@ -220,15 +219,7 @@ Header read_header(Cursor& in) {
 std::vector<GgufEntry> read_entries(Cursor& in, uint64_t n) {
     std::vector<GgufEntry> entries;
     entries.reserve(n);
-    std::unordered_set<std::string_view> keys;
-    keys.reserve(n);
-    for (uint64_t i = 0; i < n; i++) {
-        entries.push_back(read_entry(in, i));
-        if (!keys.insert(entries.back().key).second) {
-            throw Error("{}: metadata key {} is given twice", in.file(),
-                        printable(entries.back().key));
-        }
-    }
+    for (uint64_t i = 0; i < n; i++) entries.push_back(read_entry(in, i));
     return entries;
 }
 
@@ -384,12 +375,11 @@ GgufFile read_gguf(std::span<const std::byte> bytes, const std::string& path) {
     uint64_t alignment = read_alignment(metadata);
     std::vector<GgufTensorInfo> tensors;
     tensors.reserve(std::min(header.n_tensors, in.n_left() / 33));
-    std::unordered_set<std::string_view> names;
-    for (uint64_t i = 0; i < header.n_tensors; i++) {
-        tensors.push_back(read_tensor_info(in, i));
-        if (!names.insert(tensors.back().name).second) {
-            throw Error("{}: tensor {} is given twice", file, printable(tensors.back().name));
-        }
+    for (uint64_t i = 0; i < header.n_tensors; i++) tensors.push_back(read_tensor_info(in, i));
+    NameIndex names(tensors.size());
+    for (const GgufTensorInfo& info : tensors) names.add(info.name);
+    if (auto twice = names.sort()) {
+        throw Error("{}: tensor {} is given twice", file, printable(tensors[*twice].name));
     }
     place_tensors(in, alignment, bytes.size(), tensors);
     check_overlaps(in, tensors);

@@ -1,6 +1,6 @@
 #include "file/model_file.h"
 
-#include <unordered_map>
+#include <functional>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -16,7 +16,7 @@ struct ModelFile::Impl {
     FileType type;
     std::string path;
     ModelParts parts;
-    std::unordered_map<std::string_view, size_t> index;  // views of parts.names
+    NameIndex index;  // views of parts.names
 
     // The file that holds this address, and where in it.
     struct Place {
@@ -36,11 +36,15 @@ struct ModelFile::Impl {
 };
 
 ModelFile::ModelFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
-    const std::vector<std::string>& names = impl_->parts.names;
-    impl_->index.reserve(names.size());
-    for (size_t i = 0; i < names.size(); i++) {
-        bool inserted = impl_->index.emplace(names[i], i).second;
-        CHECK(inserted);
+    const ModelParts& parts = impl_->parts;
+    impl_->index = NameIndex(parts.names.size());
+    for (const std::string& name : parts.names) impl_->index.add(name);
+    if (auto twice = impl_->index.sort()) {
+        // Within one file the readers have seen to it: these are of two, or of two names with one
+        // translation.
+        const Tensor& tensor = parts.tensors[*twice];
+        throw Error("{}: tensor {} is there twice", printable(file_of(tensor), 0),
+                    printable(tensor.name));
     }
 }
 
@@ -57,11 +61,31 @@ ModelFile ModelFile::from_memory(MappedFile gguf_image) {
 }
 
 ModelFile ModelFile::open(const std::string& path) {
-    MappedFile file = MappedFile::open(path);
     auto impl = std::make_unique<Impl>();
     impl->path = path;
-    impl->type = FileType::kGguf;
-    impl->parts = open_gguf_model(std::move(file));
+    std::string file_path = path;
+    if (file_kind(path) == FileKind::kDirectory) {
+        FolderModel found = find_folder_model(path);
+        if (found.gguf_path.empty()) {
+            impl->type = FileType::kSafetensors;
+            impl->parts = open_safetensors_folder(found.folder);
+            return ModelFile(std::move(impl));
+        }
+        file_path = found.gguf_path;
+    }
+    MappedFile file = MappedFile::open(file_path);
+    switch (content_of(file.bytes())) {
+        case Content::kGguf:
+            impl->type = FileType::kGguf;
+            impl->parts = open_gguf_model(std::move(file));
+            break;
+        case Content::kSafetensors:
+            impl->type = FileType::kSafetensors;
+            impl->parts = open_safetensors_file(std::move(file));
+            break;
+        case Content::kOther:
+            refuse_content(file_path, file.bytes(), "a GGUF file (\"GGUF\") or a safetensors file");
+    }
     return ModelFile(std::move(impl));
 }
 
@@ -87,7 +111,7 @@ uint64_t ModelFile::file_bytes() const {
 
 const Tensor* ModelFile::find(std::string_view canonical_name) const {
     auto found = impl_->index.find(canonical_name);
-    return found == impl_->index.end() ? nullptr : &impl_->parts.tensors[found->second];
+    return found ? &impl_->parts.tensors[*found] : nullptr;
 }
 
 const std::vector<std::string>& ModelFile::tensor_names() const {
@@ -109,26 +133,27 @@ const GgufMetadata& ModelFile::metadata() const {
 
 const Json& ModelFile::config() const {
     CHECK(impl_->type == FileType::kSafetensors);
-    return impl_->parts.config;
+    return impl_->parts.jsons.config;
 }
 
 const Json* ModelFile::generation_config() const {
-    const std::optional<Json>& value = impl_->parts.generation_config;
+    const std::optional<Json>& value = impl_->parts.jsons.generation_config;
     return value ? &*value : nullptr;
 }
 
 const Json* ModelFile::tokenizer_config() const {
-    const std::optional<Json>& value = impl_->parts.tokenizer_config;
+    const std::optional<Json>& value = impl_->parts.jsons.tokenizer_config;
     return value ? &*value : nullptr;
 }
 
 std::optional<std::string> ModelFile::tokenizer_json_path() const {
-    return impl_->parts.tokenizer_json_path;
+    return impl_->parts.jsons.tokenizer_json_path;
 }
 
 std::optional<std::string> ModelFile::chat_template() const {
-    std::optional<std::string_view> text =
-        impl_->parts.metadata->find_string("tokenizer.chat_template");
+    const ModelParts& parts = impl_->parts;
+    if (impl_->type == FileType::kSafetensors) return chat_template_of(parts.jsons);
+    std::optional<std::string_view> text = parts.metadata->find_string("tokenizer.chat_template");
     return text ? std::optional<std::string>(*text) : std::nullopt;
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/mapped_file.h"
+#include "file/folder_jsons.h"
 #include "file/gguf.h"
 #include "format/tensor.h"
 
@@ -14,33 +15,20 @@ namespace ridge {
 // What the readers of the two kinds of model hand to ModelFile.
 struct ModelParts {
     std::vector<MappedFile> files;
-    std::vector<std::string> names;  // canonical, distinct
-    std::vector<Tensor> tensors;     // parallel to names; they point into files
-
+    std::vector<std::string> names;        // canonical
+    std::vector<Tensor> tensors;           // parallel to names; they point into files
     std::optional<GgufMetadata> metadata;  // GGUF
-
-    Json config;  // safetensors; these four are empty for GGUF
-    std::optional<Json> generation_config, tokenizer_config, chat_template_json;
-    std::optional<std::string> chat_template_jinja;
-    std::optional<std::string> tokenizer_json_path;
+    FolderJsons jsons;                     // safetensors
 };
 
-std::string join_path(const std::string& folder, const std::string& name);
-std::string folder_of(const std::string& path);  // "." where the path has none
-std::string base_name(const std::string& path);
-
-// A GGUF model whose file, or whose part, is `file`. Split parts are found beside it.
+// A GGUF model whose file, or one of whose parts, is `file`. Other parts are found beside it.
 ModelParts open_gguf_model(MappedFile file);
-// True for NAME-00002-of-00003.gguf and any other suffix; splits the name.
-struct SplitName {
-    std::string prefix, suffix;  // "NAME", ".gguf"
-    uint32_t number, count;      // 2, 3
-};
-std::optional<SplitName> parse_split_name(const std::string& path);
 
-// A safetensors model: config.json and the rest in `folder`, tensors in the named files of it.
+// A safetensors model: a folder with config.json and model.safetensors, or the shards that its
+// index names.
 ModelParts open_safetensors_folder(const std::string& folder);
-// A single safetensors file, its config.json beside it.
+// A safetensors file with its config.json beside it; a shard that an index beside it names opens
+// all.
 ModelParts open_safetensors_file(MappedFile file);
 
 // The model that a folder holds, as ModelFile::open describes.
