@@ -17,12 +17,13 @@ namespace ridge {
 //      was seen; then frequency_penalty * count + presence_penalty is subtracted;
 //   3. temperature 0: the highest logit, the lowest id among equals. Otherwise
 //   4. top_k highest logits are kept (0, or more than there are: all);
-//   5. top_p: the smallest set of most probable tokens whose sum reaches top_p - 1e-6; the crossing
-//   token stays;
-//   6. min_p: tokens of at least min_p times the highest probability are kept;
+//   5. top_p, below 1: of the probabilities among the tokens kept, the smallest set of most
+//   probable ones whose sum reaches top_p - 1e-6; the crossing token stays, and at least one;
+//   6. min_p: tokens of at least min_p times the highest probability are kept (less one part in a
+//   million, which is what a float32 logit can tell);
 //   7. logits are divided by temperature, and one token is drawn by inverse transform over the
-//   tokens kept, most
-//      probable first, with the uniform number of (seed, position).
+//   tokens kept, most probable first, the lowest id first among equals, with the uniform number of
+//   (seed, position).
 // Log probabilities are of the distribution before step 4, at temperature 1.
 struct SampleParams {
     float temperature = 0.8f;     // >= 0
@@ -34,7 +35,7 @@ struct SampleParams {
     float frequency_penalty = 0;
     int penalty_last_n = 64;  // 0: off, -1: the whole sequence
     uint64_t seed = 0;
-    std::vector<std::pair<Token, float>> logit_bias;  // -inf forbids a token
+    std::vector<std::pair<Token, float>> logit_bias{};  // -inf forbids a token
     int n_logprobs =
         -1;  // most probable tokens to report beside the drawn one; -1: no log probabilities at all
 };

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "cases/case.h"
+
+namespace ridge {
+namespace {
+
+constexpr float kTolerance = 2e-5f;
+constexpr int64_t kLengths[] = {1,   31,  32,  33,  63,  64,   65,  127,
+                                128, 129, 255, 256, 257, 1023, 4097};
+constexpr int32_t kQueries[] = {1, 2, 7, 8, 9, 63, 64, 65};
+constexpr int kRatios[] = {1, 3, 4, 7, 8};
+constexpr int kHeadDims[] = {64, 80, 96, 128, 256};
+
+struct CacheTypes {
+    DType k, v;
+};
+constexpr CacheTypes kCacheTypes[] = {
+    {DType::kF16, DType::kF16},  {DType::kF32, DType::kF32}, {DType::kBF16, DType::kBF16},
+    {DType::kBF16, DType::kF16}, {DType::kF16, DType::kF32},
+};
+
+CaseSequence sequence(int64_t n_ctx, int64_t n_rows, uint64_t id = 0) {
+    return {n_ctx, static_cast<int32_t>(n_rows), n_rows > 1 ? RowClass::kPrompt : RowClass::kDecode,
+            id};
+}
+
+Case attention(std::vector<CaseSequence> sequences, int n_kv_heads, int ratio, int d_head,
+               CacheTypes types, bool paged) {
+    return {.op = Op::kAttention,
+            .n_heads = n_kv_heads * ratio,
+            .n_kv_heads = n_kv_heads,
+            .d_head = d_head,
+            .sequences = std::move(sequences),
+            .paged = paged,
+            .k_dtype = types.k,
+            .v_dtype = types.v,
+            .tolerance = kTolerance,
+            .cancels = true};
+}
+
+// Every cache length with four of the query lengths, the long ones with two: the others take turns,
+// at strides that share no factor with their number, so that all pairs come to meet.
+void add_lengths(std::vector<Case>& cases) {
+    size_t turn = 0;
+    for (int64_t n_ctx : kLengths) {
+        size_t n_taken = 0;
+        for (size_t q = 0; q < std::size(kQueries); q++) {
+            const int32_t n_rows = kQueries[(q * 3 + turn) % std::size(kQueries)];
+            if (n_rows > n_ctx || (n_ctx > 1000 && n_rows > 9)) continue;
+            if (n_taken++ == (n_ctx > 1000 ? 2u : 4u)) break;
+            cases.push_back(finish_case(attention(
+                {sequence(n_ctx, n_rows)}, 1 + static_cast<int>(turn % 2),
+                kRatios[turn % std::size(kRatios)], kHeadDims[turn / 2 % std::size(kHeadDims)],
+                kCacheTypes[turn / 3 % std::size(kCacheTypes)], turn % 3 == 1)));
+            turn++;
+        }
+    }
+}
+
+// Every ratio with every head width; every cache type with both kinds of views.
+void add_shapes(std::vector<Case>& cases) {
+    size_t turn = 0;
+    for (int ratio : kRatios) {
+        for (int d_head : kHeadDims) {
+            const CacheTypes types = kCacheTypes[turn % std::size(kCacheTypes)];
+            cases.push_back(
+                finish_case(attention({sequence(70, 1)}, 2, ratio, d_head, types, turn % 2 == 0)));
+            cases.push_back(
+                finish_case(attention({sequence(66, 9)}, 1, ratio, d_head, types, turn % 2 == 1)));
+            turn++;
+        }
+    }
+    for (const CacheTypes& types : kCacheTypes) {
+        for (bool paged : {false, true}) {
+            cases.push_back(finish_case(attention({sequence(300, 1)}, 3, 3, 64, types, paged)));
+            cases.push_back(finish_case(attention({sequence(193, 65)}, 1, 2, 64, types, paged)));
+        }
+    }
+    // Whole prompts from position 0.
+    for (int32_t n : {2, 8, 65}) {
+        cases.push_back(
+            finish_case(attention({sequence(n, n)}, 2, 3, 64, kCacheTypes[0], n == 8), "prompt"));
+    }
+    cases.push_back(finish_case(attention({sequence(4097, 65)}, 1, 1, 64, kCacheTypes[1], true)));
+}
+
+std::vector<CaseSequence> eight_sequences() {
+    return {sequence(1, 1, 1),   sequence(64, 1, 2),  sequence(129, 9, 3), sequence(33, 1, 4),
+            sequence(65, 65, 5), sequence(257, 1, 6), sequence(2, 2, 7),   sequence(128, 1, 8)};
+}
+
+void add_batches(std::vector<Case>& cases) {
+    for (bool paged : {false, true}) {
+        for (const CacheTypes& types : {kCacheTypes[0], kCacheTypes[2]}) {
+            Case c = attention(eight_sequences(), 2, 3, 64, types, paged);
+            cases.push_back(finish_case(c, "prompts and decode rows"));
+            c.masked = true;
+            cases.push_back(finish_case(c));
+        }
+    }
+    Case c = attention({sequence(32, 3)}, 2, 4, 128, kCacheTypes[0], false);
+    c.masked = true;
+    cases.push_back(finish_case(c));
+}
+
+// q and k of scale 100 give scores of +-1e4, of which exp knows nothing. Scores of that size have
+// rounding errors of 1e-3 in float32, and so the weights.
+void add_extremes(std::vector<Case>& cases) {
+    for (int32_t n_rows : {1, 9}) {
+        for (const CacheTypes& types : kCacheTypes) {
+            Case c = attention({sequence(129, n_rows)}, 2, 3, 64, types, n_rows == 9);
+            c.scale = 100, c.tolerance = 2e-2f;
+            cases.push_back(finish_case(c, "scores of 1e4"));
+        }
+        Case c = attention({sequence(129, n_rows)}, 2, 3, 64, kCacheTypes[0], false);
+        c.fill = Fill::kConstant, c.scale = 0;
+        cases.push_back(finish_case(c, "equal scores"));
+    }
+}
+
+void add_kv_append(std::vector<Case>& cases) {
+    for (const CacheTypes& types : kCacheTypes) {
+        for (bool paged : {false, true}) {
+            Case c = attention(eight_sequences(), 3, 1, 64, types, paged);
+            c.op = Op::kKvAppend, c.tolerance = 0, c.cancels = false;
+            cases.push_back(finish_case(c));
+            c.masked = true, c.d_head = 80;
+            cases.push_back(finish_case(c));
+            c.scale = 1e-6f;  // subnormal in f16
+            cases.push_back(finish_case(c, "subnormal in f16"));
+        }
+    }
+}
+
+}  // namespace
+
+void add_attention_cases(std::vector<Case>& cases) {
+    add_kv_append(cases);
+    add_lengths(cases);
+    add_shapes(cases);
+    add_batches(cases);
+    add_extremes(cases);
+}
+
+}  // namespace ridge

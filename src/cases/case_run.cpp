@@ -1,0 +1,447 @@
+#include "cases/case_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "cases/random.h"
+#include "format/affine.h"
+#include "ref/host_kv.h"
+
+namespace ridge {
+namespace {
+
+constexpr uint32_t kPoison = 0x7fc17fc1;  // a NaN; each half of it is one in bf16 and in f16
+constexpr int64_t kGuard = 16;            // f32 between rows, before the first and after the last
+constexpr int64_t kDistinctRows = 251;    // of a weight, made one by one; a prime: no tile's height
+
+// Streams of random numbers; those of rows, sequences and pages are told apart by adding to them.
+enum Stream : uint64_t {
+    kWeightStream = 1,
+    kTokenStream = 20,
+    kPageStream = 21,
+    kHistoryStream = 22,
+    kXStream = uint64_t{1} << 32,
+    kYStream = uint64_t{2} << 32,
+    kKStream = uint64_t{3} << 32,
+    kVStream = uint64_t{4} << 32,
+};
+
+Buffer alloc(size_t n_bytes) {
+    constexpr std::align_val_t kAlign{Scratch::kAlignBytes};
+    return {::operator new(n_bytes, kAlign), n_bytes,
+            [](void* data, size_t) { ::operator delete(data, kAlign); }};
+}
+
+void poison(const Buffer& buffer) {
+    for (size_t at = 0; at + sizeof(kPoison) <= buffer.n_bytes(); at += sizeof(kPoison)) {
+        memcpy(buffer.data() + at, &kPoison, sizeof(kPoison));
+    }
+}
+
+std::vector<std::byte> copy_of(const Buffer& buffer) {
+    return {buffer.data(), buffer.data() + buffer.n_bytes()};
+}
+
+void fill_row(Fill fill, float scale, Random random, int64_t n, float* out) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = fill == Fill::kConstant ? scale : scale * random.normal();
+        if (fill == Fill::kOutlier) out[i] /= scale;
+    }
+    if (fill == Fill::kOutlier) out[random.below(n)] = random.below(2) == 0 ? scale : -scale;
+    if (fill == Fill::kSigns) {
+        const float values[] = {scale, -scale, 0.0f, -0.0f};
+        for (int64_t i = 0; i < std::min<int64_t>(n, 64); i++) out[i] = values[i % 4];
+    }
+}
+
+}  // namespace
+
+CaseRun::Block& CaseRun::add_matrix(std::string name, int64_t n_rows, int64_t n_cols,
+                                    Block::Role role) {
+    const int64_t stride = n_cols + kGuard;
+    Block& block = blocks_.emplace_back();
+    block.name = std::move(name);
+    block.role = role;
+    block.buffer = alloc(static_cast<size_t>(n_rows * stride + 2 * kGuard) * sizeof(float));
+    block.rows = {&block.buffer, kGuard * sizeof(float), DType::kF32, n_rows, n_cols, stride};
+    poison(block.buffer);
+    return block;
+}
+
+void CaseRun::fill_rows(Block& block, uint64_t stream) {
+    for (int64_t i = 0; i < block.rows.n_rows; i++) {
+        fill_row(c_.fill, c_.scale, Random(seed_, stream + static_cast<uint64_t>(i)),
+                 block.rows.n_cols, block.rows.row<float>(i));
+    }
+}
+
+static uint64_t position_stream(uint64_t stream, const CaseSequence& sequence, int64_t position) {
+    return stream + (sequence.id << 24) + static_cast<uint64_t>(position);
+}
+
+void CaseRun::fill_sequence_rows(Block& block, uint64_t stream) {
+    int64_t row = 0;
+    for (const CaseSequence& s : c_.sequences) {
+        for (int64_t p = s.n_ctx - s.n_rows; p < s.n_ctx; p++) {
+            fill_row(c_.fill, c_.scale, Random(seed_, position_stream(stream, s, p)),
+                     block.rows.n_cols, block.rows.row<float>(row++));
+        }
+    }
+}
+
+// Few rows are distinct in a large weight: making them costs more than running the case.
+Tensor CaseRun::make_weight(const CaseWeight& weight, uint64_t stream) {
+    const Format& format = format_of(weight.format);
+    const bool affine = is_affine(weight.format);
+    Tensor tensor;
+    tensor.name = "weight";
+    tensor.format = &format;
+    tensor.layout = &row_major_layout();
+    tensor.n_dims = 2;
+    tensor.shape = {weight.d_out, c_.d_in};
+    tensor.group_size = affine ? weight.group_size : 0;
+    tensor.scale_format = weight.scale_format;
+    const int n_planes = affine ? 3 : 1;
+    for (int p = 0; p < n_planes; p++) {
+        const int64_t stride =
+            p == 0 ? row_bytes(format, c_.d_in)
+                   : row_bytes(format_of(weight.scale_format), c_.d_in / weight.group_size);
+        auto& bytes = weights_.emplace_back(static_cast<size_t>(stride * weight.d_out));
+        tensor.planes[p] = {bytes.data(), stride};
+    }
+    auto at = [&](int plane, int64_t row) {
+        const Plane& p = tensor.planes[plane];
+        return const_cast<std::byte*>(p.data) + row * p.row_stride_bytes;
+    };
+    std::vector<float> row(static_cast<size_t>(c_.d_in));
+    for (int64_t j = 0; j < weight.d_out; j++) {
+        if (j >= kDistinctRows) {
+            for (int p = 0; p < n_planes; p++) {
+                memcpy(at(p, j), at(p, j % kDistinctRows),
+                       static_cast<size_t>(tensor.planes[p].row_stride_bytes));
+            }
+            continue;
+        }
+        fill_row(Fill::kNormal, c_.weight_scale,
+                 Random(seed_, stream + (static_cast<uint64_t>(j) << 8)), c_.d_in, row.data());
+        if (affine) {
+            encode_affine(row.data(), c_.d_in, weight.format == FormatId::kAffine4 ? 4 : 8,
+                          weight.group_size, weight.scale_format, at(0, j), at(1, j), at(2, j));
+        } else {
+            format.encode_row(row.data(), c_.d_in, at(0, j));
+        }
+    }
+    return tensor;
+}
+
+Tensor CaseRun::make_vector(int64_t n, uint64_t stream) {
+    const int64_t n_bytes = n * static_cast<int64_t>(sizeof(float));
+    auto& bytes = weights_.emplace_back(static_cast<size_t>(n_bytes));
+    fill_row(Fill::kNormal, c_.weight_scale, Random(seed_, stream), n,
+             reinterpret_cast<float*>(bytes.data()));
+    Tensor tensor;
+    tensor.name = "vector";
+    tensor.format = &format_of(FormatId::kF32);
+    tensor.layout = &row_major_layout();
+    tensor.n_dims = 1;
+    tensor.shape = {n};
+    tensor.planes[0] = {bytes.data(), n_bytes};
+    return tensor;
+}
+
+Linear CaseRun::make_linear(const CaseWeight& weight, uint64_t stream) {
+    Linear linear{make_weight(weight, stream), {}};
+    if (weight.bias) linear.bias = make_vector(weight.d_out, stream + 10);
+    return linear;
+}
+
+// A batch without a cache: rows of one prompt, or as many sequences of one decode row.
+void CaseRun::make_rows() {
+    const auto n_rows = static_cast<int32_t>(c_.n_rows);
+    positions_ = c_.positions;
+    if (positions_.empty()) {
+        positions_.resize(c_.n_rows);
+        std::iota(positions_.begin(), positions_.end(), 0);
+    }
+    slots_.assign(c_.n_rows, -1);
+    if (c_.row_class == RowClass::kPrompt) {
+        spans_.push_back({0, n_rows, RowClass::kPrompt, {}});
+    } else {
+        for (int32_t i = 0; i < n_rows; i++) spans_.push_back({i, 1, RowClass::kDecode, {}});
+    }
+}
+
+// Sequences one behind the other in the cache, with a slot between that is nobody's; or their pages
+// dealt out at random.
+void CaseRun::make_sequences() {
+    auto pages_of = [](const CaseSequence& s) {
+        return (s.n_ctx + kKvPagePositions - 1) / kKvPagePositions;
+    };
+    int64_t n_pages = 0;
+    for (const CaseSequence& s : c_.sequences) n_pages += pages_of(s);
+    std::vector<int32_t> pages(static_cast<size_t>(n_pages) + 1);  // one is nobody's
+    std::iota(pages.begin(), pages.end(), 0);
+    Random random(seed_, kPageStream);
+    for (size_t i = pages.size() - 1; i > 0; i--) {
+        std::swap(pages[i], pages[static_cast<size_t>(random.below(static_cast<int64_t>(i) + 1))]);
+    }
+    int64_t next_slot = 1;
+    auto next_page = pages.begin();
+    int32_t row = 0;
+    for (const CaseSequence& s : c_.sequences) {
+        KvView view;
+        if (c_.paged) {
+            auto& table = page_tables_.emplace_back(next_page, next_page + pages_of(s));
+            next_page += pages_of(s);
+            view.page_table = table.data();
+        } else {
+            view.base_slot = next_slot;
+            next_slot += s.n_ctx + 1;
+        }
+        spans_.push_back({row, s.n_rows, s.row_class, view});
+        for (int64_t p = s.n_ctx - s.n_rows; p < s.n_ctx; p++, row++) {
+            const bool masked = c_.masked && row % 3 == 1;
+            positions_.push_back(masked ? -1 : static_cast<int32_t>(p));
+            slots_.push_back(masked ? -1 : view.slot(p));
+        }
+    }
+    kv_.n_slots = c_.paged ? static_cast<int64_t>(pages.size()) * kKvPagePositions : next_slot;
+}
+
+// K and V, poison but for what attention's sequences hold. kv_append finds all of it poisoned.
+void CaseRun::make_cache(Block::Role role) {
+    kv_.k_dtype = c_.k_dtype, kv_.v_dtype = c_.v_dtype;
+    kv_.n_kv_heads = c_.n_kv_heads, kv_.d_head = c_.d_head;
+    for (Block** cache : {&k_, &v_}) {
+        *cache = &blocks_.emplace_back();
+        (*cache)->name = cache == &k_ ? "K" : "V";
+        (*cache)->role = role;
+        (*cache)->buffer = alloc(host_kv_bytes(kv_.n_slots, kv_.n_kv_heads, kv_.d_head,
+                                               cache == &k_ ? kv_.k_dtype : kv_.v_dtype));
+        poison((*cache)->buffer);
+    }
+    kv_.k = &k_->buffer, kv_.v = &v_->buffer;
+    if (c_.op != Op::kAttention) return;
+    std::vector<float> row(static_cast<size_t>(c_.n_kv_heads) * static_cast<size_t>(c_.d_head));
+    for (size_t i = 0; i < c_.sequences.size(); i++) {
+        const CaseSequence& s = c_.sequences[i];
+        for (int64_t p = 0; p < s.n_ctx; p++) {
+            const int64_t slot = spans_[i].kv.slot(p);
+            auto fill = [&](uint64_t stream, DType dtype, std::byte* to) {
+                fill_row(Fill::kNormal, stream == kKStream ? c_.scale : 1.0f,
+                         Random(seed_, position_stream(stream, s, p)),
+                         static_cast<int64_t>(row.size()), row.data());
+                store_floats(row.data(), static_cast<int64_t>(row.size()), dtype, to);
+            };
+            fill(kKStream, kv_.k_dtype, host_k(kv_, slot, 0));
+            fill(kVStream, kv_.v_dtype, host_v(kv_, slot, 0));
+        }
+    }
+}
+
+void CaseRun::make_sample_rows() {
+    constexpr int64_t kHistory = 100;
+    CHECK(static_cast<int64_t>(c_.params.size()) == c_.n_rows);
+    histories_.resize(c_.params.size());
+    for (size_t i = 0; i < c_.params.size(); i++) {
+        Random random(seed_, kHistoryStream + (uint64_t{i} << 8));
+        for (int64_t t = 0; t < kHistory; t++) {
+            histories_[i].push_back(static_cast<Token>(random.below(c_.d_in)));
+        }
+        sample_rows_.push_back({&c_.params[i], histories_[i], kHistory + static_cast<int64_t>(i)});
+        logit_rows_.push_back(static_cast<int32_t>(i));
+    }
+    sampled_.resize(c_.params.size());
+}
+
+// x_, y_ and out_ as call() hands them over. What an operator changes in place is an output.
+void CaseRun::make_operands() {
+    const Block::Role input = Block::Role::kInput, output = Block::Role::kOutput;
+    const int64_t n = c_.n_rows, d = c_.d_in;
+    const int64_t d_q = int64_t{c_.n_heads} * c_.d_head, d_kv = int64_t{c_.n_kv_heads} * c_.d_head;
+    switch (c_.op) {
+        case Op::kEmbedRows:
+        case Op::kMatmul: {
+            int64_t d_out = 0;
+            for (const CaseWeight& w : c_.weights) {
+                linears_.push_back(make_linear(w, kWeightStream + linears_.size()));
+                d_out += w.d_out;
+            }
+            if (c_.op == Op::kMatmul) fill_rows(*(x_ = &add_matrix("x", n, d, input)), kXStream);
+            out_ = &add_matrix("out", n, c_.op == Op::kMatmul ? d_out : d, output);
+            break;
+        }
+        case Op::kRmsNorm:
+            vector_ = make_vector(d, kWeightStream);
+            fill_rows(*(x_ = &add_matrix("x", n, d * c_.n_heads, input)), kXStream);
+            out_ = &add_matrix("out", n, d * c_.n_heads, output);
+            break;
+        case Op::kRope:
+            fill_rows(*(out_ = &add_matrix("x", n, d_q, output)), kXStream);
+            break;
+        case Op::kKvAppend:
+            fill_sequence_rows(*(x_ = &add_matrix("k", n, d_kv, input)), kXStream);
+            fill_sequence_rows(*(y_ = &add_matrix("v", n, d_kv, input)), kYStream);
+            make_cache(output);
+            break;
+        case Op::kAttention:
+            fill_sequence_rows(*(x_ = &add_matrix("q", n, d_q, input)), kXStream);
+            make_cache(input);
+            out_ = &add_matrix("out", n, d_q, output);
+            break;
+        case Op::kSwiglu:
+            fill_rows(*(x_ = &add_matrix("gate_up", n, 2 * d, input)), kXStream);
+            out_ = &add_matrix("out", n, d, output);
+            break;
+        case Op::kAdd:
+            fill_rows(*(y_ = &add_matrix("y", n, d, input)), kYStream);
+            fill_rows(*(out_ = &add_matrix("x", n, d, output)), kXStream);
+            break;
+        case Op::kSample:
+            fill_rows(*(out_ = &add_matrix("logits", n, d, output)), kXStream);
+            break;
+    }
+}
+
+CaseRun::CaseRun(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool)
+    : c_(c), seed_(seed), tables_(tables), pool_(pool) {
+    config_.n_heads = c_.n_heads, config_.n_kv_heads = c_.n_kv_heads, config_.d_head = c_.d_head;
+    config_.d_rope = c_.d_rope, config_.rope_style = c_.rope_style;
+    config_.rope_theta = c_.rope_theta, config_.rope_factors = c_.rope_factors;
+    config_.norm_eps = c_.eps;
+    if (c_.op == Op::kRope) rope_table_ = make_rope_table(config_);
+    if (c_.sequences.empty()) {
+        make_rows();
+    } else {
+        make_sequences();
+    }
+    if (c_.op == Op::kSample) make_sample_rows();
+    Random random(seed_, kTokenStream);
+    const int64_t n_vocab = c_.op == Op::kEmbedRows ? c_.weights[0].d_out : 1;
+    for (int64_t i = 0; i < c_.n_rows; i++) {
+        tokens_.push_back(static_cast<Token>(i == 0 ? n_vocab - 1 : random.below(n_vocab)));
+    }
+    batch_ = {tokens_, positions_, slots_, spans_, logit_rows_, sample_rows_};
+    make_operands();
+    for (Block& block : blocks_) block.before = copy_of(block.buffer);
+    plan();
+}
+
+void CaseRun::plan() {
+    scratch_.begin_step();
+    call(true);
+    scratch_buffer_ = alloc(scratch_.planned_bytes() + Scratch::kAlignBytes);
+    scratch_.place(scratch_buffer_);
+}
+
+void CaseRun::reset() {
+    for (Block& block : blocks_) {
+        memcpy(block.buffer.data(), block.before.data(), block.before.size());
+    }
+    poison(scratch_buffer_);
+    std::fill(sampled_.begin(), sampled_.end(), Sampled{});
+}
+
+void CaseRun::run_op() {
+    scratch_.begin_step();
+    call(false);
+}
+
+static LinearGroup group_of(const std::vector<Linear>& linears) {
+    switch (linears.size()) {
+        case 1:
+            return linears[0];
+        case 2:
+            return {linears[0], linears[1]};
+        default:
+            CHECK(linears.size() == 3);
+            return {linears[0], linears[1], linears[2]};
+    }
+}
+
+void CaseRun::call(bool planning) {
+    Step step{tables_, tables_.ops, tables_.stages, config_, rope_table_,
+              batch_,  scratch_,    pool_,          planning};
+    const Ops& ops = tables_.ops;
+    const int64_t d_head = c_.d_head;
+    switch (c_.op) {
+        case Op::kEmbedRows:
+            return ops.embed_rows(step, linears_[0].weight, tokens_, out_->rows);
+        case Op::kRmsNorm:
+            return ops.rms_norm(step, {x_->rows, c_.n_heads, c_.d_in}, vector_, c_.eps,
+                                {out_->rows, c_.n_heads, c_.d_in});
+        case Op::kMatmul:
+            return ops.matmul(step, x_->rows, group_of(linears_), out_->rows);
+        case Op::kRope:
+            return ops.rope(step, {out_->rows, c_.n_heads, d_head}, positions_, rope_table_);
+        case Op::kKvAppend:
+            return ops.kv_append(step, {x_->rows, c_.n_kv_heads, d_head},
+                                 {y_->rows, c_.n_kv_heads, d_head}, kv_);
+        case Op::kAttention:
+            return ops.attention(step, {x_->rows, c_.n_heads, d_head}, kv_,
+                                 {out_->rows, c_.n_heads, d_head});
+        case Op::kSwiglu:
+            return ops.swiglu(step, x_->rows, out_->rows);
+        case Op::kAdd:
+            return ops.add(step, y_->rows, out_->rows);
+        case Op::kSample:
+            return ops.sample(step, out_->rows, sampled_);
+    }
+}
+
+// An input that changed, or an output's surroundings that did.
+std::string CaseRun::find_fault(const Block& block) const {
+    const std::byte* now = block.buffer.data();
+    if (block.role == Block::Role::kInput) {
+        if (memcmp(now, block.before.data(), block.before.size()) == 0) return {};
+        return fmt::format("{}, an input, was written to", block.name);
+    }
+    if (block.rows.buffer == nullptr) return {};  // a cache: all of it is an output
+    const Rows& rows = block.rows;
+    for (size_t at = 0; at < block.before.size(); at += sizeof(float)) {
+        const auto element =
+            (static_cast<int64_t>(at) - static_cast<int64_t>(rows.offset_bytes)) / 4;
+        const bool inside = at >= rows.offset_bytes && element / rows.stride < rows.n_rows &&
+                            element % rows.stride < rows.n_cols;
+        if (inside || memcmp(now + at, block.before.data() + at, sizeof(float)) == 0) continue;
+        return fmt::format("{} was written outside its rows, {} elements from its start",
+                           block.name, element);
+    }
+    return {};
+}
+
+Outputs CaseRun::outputs() const {
+    Outputs result;
+    for (const Block& block : blocks_) {
+        if (result.fault.empty()) result.fault = find_fault(block);
+    }
+    result.sampled = sampled_;
+    if (c_.op == Op::kSample) return result;  // what becomes of the logits is its own affair
+    if (c_.op == Op::kKvAppend) {
+        result.n_cols = c_.d_head;
+        const int64_t n_values = kv_.n_slots * c_.n_kv_heads * c_.d_head;
+        result.values.resize(static_cast<size_t>(2 * n_values));
+        load_floats(k_->buffer.data(), kv_.k_dtype, n_values, result.values.data());
+        load_floats(v_->buffer.data(), kv_.v_dtype, n_values, result.values.data() + n_values);
+        return result;
+    }
+    result.n_cols = out_->rows.n_cols;
+    for (int64_t i = 0; i < out_->rows.n_rows; i++) {
+        const float* row = out_->rows.row<float>(i);
+        result.values.insert(result.values.end(), row, row + result.n_cols);
+    }
+    return result;
+}
+
+Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool) {
+    CaseRun run(c, seed, tables, pool);
+    run.reset();
+    run.run_op();
+    return run.outputs();
+}
+
+}  // namespace ridge

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "cases/case.h"
+#include "model/step.h"
+#include "model/tables.h"
+
+namespace ridge {
+
+// What an operator wrote.
+struct Outputs {
+    int64_t n_cols = 0;
+    std::vector<float> values;  // [n_rows, n_cols]; kv_append: all of K, then all of V, a slot and
+                                // head a row
+    std::vector<Sampled> sampled;  // sample alone
+    std::string fault;             // empty, or what was written that should not have been
+};
+
+// One case in host memory: fresh inputs, poisoned outputs, and all that an operator wants around
+// it. Every matrix has rows wider apart than they are long; what lies between, before and behind
+// them, and every slot of the cache that no row may see, is NaN of one bit pattern: reading it
+// shows in the result, and writing it is a fault.
+class CaseRun {
+  public:
+    // `tables` and `pool` must live as long. The inputs depend on the case and the seed alone.
+    CaseRun(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);
+    CaseRun(const CaseRun&) = delete;
+
+    void reset();   // inputs as they were made, outputs and scratch poisoned
+    void run_op();  // the operator alone, for a clock to be held to
+    Outputs outputs() const;
+
+  private:
+    // A matrix or a cache in a buffer of its own, and what it held before the run.
+    struct Block {
+        enum class Role { kInput, kOutput };
+        Buffer buffer;
+        Rows rows;
+        Role role = Role::kInput;
+        std::vector<std::byte> before;
+        std::string name;
+    };
+
+    Block& add_matrix(std::string name, int64_t n_rows, int64_t n_cols, Block::Role role);
+    void fill_rows(Block& block, uint64_t stream);
+    void fill_sequence_rows(Block& block, uint64_t stream);
+    Linear make_linear(const CaseWeight& weight, uint64_t stream);
+    Tensor make_weight(const CaseWeight& weight, uint64_t stream);
+    Tensor make_vector(int64_t n, uint64_t stream);
+    void make_rows();
+    void make_sequences();
+    void make_sample_rows();
+    void make_cache(Block::Role role);
+    void make_operands();
+    void plan();
+    void call(bool planning);
+    std::string find_fault(const Block& block) const;
+
+    const Case c_;
+    const uint64_t seed_;
+    const Tables& tables_;
+    ThreadPool& pool_;
+
+    std::deque<Block> blocks_;                    // addresses stay
+    std::deque<std::vector<std::byte>> weights_;  // bytes behind the tensors
+    std::vector<Linear> linears_;
+    Tensor vector_;
+    Block *x_ = nullptr, *y_ = nullptr, *out_ = nullptr;  // the operands, as the op has them
+    Block *k_ = nullptr, *v_ = nullptr;                   // the cache
+    KvLayer kv_;
+
+    Config config_;
+    RopeTable rope_table_;
+    std::vector<Token> tokens_;
+    std::vector<int32_t> positions_, logit_rows_;
+    std::vector<int64_t> slots_;
+    std::vector<SequenceSpan> spans_;
+    std::deque<std::vector<int32_t>> page_tables_;
+    std::vector<SampleRow> sample_rows_;
+    std::vector<std::vector<Token>> histories_;
+    std::vector<Sampled> sampled_;
+    Batch batch_;
+    Buffer scratch_buffer_;
+    Scratch scratch_;
+};
+
+// reset, run_op and outputs.
+Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);
+
+// How far `got` is from `want`.
+struct Difference {
+    double worst = 0;        // greatest error of an element, as Case::tolerance measures it
+    double relative_l2 = 0;  // |got - want| / |want|
+    std::string fault;  // empty where every element is within the tolerance, else the first that
+                        // is not
+};
+Difference compare(const Case& c, const Outputs& want, const Outputs& got);
+
+// Whether two results are the same, bit for bit.
+bool same_bits(const Outputs& a, const Outputs& b);
+
+}  // namespace ridge

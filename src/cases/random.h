@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace ridge {
+
+// Numbers for test data: SplitMix64 (Steele, Lea, Flood 2014), alike on every machine. `stream`
+// gives independent sequences of one seed.
+class Random {
+  public:
+    explicit Random(uint64_t seed, uint64_t stream = 0) : state_(mix(seed) ^ mix(~stream)) {}
+
+    uint64_t bits() {
+        state_ += 0x9e3779b97f4a7c15u;
+        return mix(state_);
+    }
+    // In [0, n), n > 0; the bias of n / 2^64 does not matter here.
+    int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
+    // In (0, 1].
+    double uniform() { return static_cast<double>((bits() >> 11) + 1) * 0x1p-53; }
+    // Of mean 0 and variance 1 (Box and Muller 1958).
+    float normal() {
+        const double radius = std::sqrt(-2 * std::log(uniform()));
+        return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform()));
+    }
+
+  private:
+    static uint64_t mix(uint64_t z) {
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+
+    uint64_t state_;
+};
+
+}  // namespace ridge

@@ -1,0 +1,53 @@
+#include <limits>
+
+#include "cases/case.h"
+
+namespace ridge {
+namespace {
+
+// Each way of drawing once, in one batch.
+std::vector<SampleParams> all_params(int64_t n_vocab) {
+    std::vector<SampleParams> all;
+    auto add = [&](SampleParams params) {
+        params.seed = all.size();
+        all.push_back(std::move(params));
+    };
+    add({});
+    add({.temperature = 0});
+    add({.temperature = 0, .n_logprobs = 5});
+    add({.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0});
+    add({.temperature = 1, .top_k = 0, .top_p = 0.9f, .min_p = 0});
+    add({.temperature = 1.5f, .top_k = 0, .top_p = 1, .min_p = 0.02f, .n_logprobs = 0});
+    add({.temperature = 2, .top_k = 1000, .top_p = 0.99f, .min_p = 0, .n_logprobs = 20});
+    add({.temperature = 1, .top_k = 1});
+    add({.temperature = 1, .top_p = 0});
+    add({.temperature = 1, .min_p = 1});
+    add({.repeat_penalty = 1.3f, .presence_penalty = 0.2f, .frequency_penalty = 0.1f});
+    add({.repeat_penalty = 1.3f, .penalty_last_n = -1, .n_logprobs = 3});
+    const float forbidden = -std::numeric_limits<float>::infinity();
+    add({.temperature = 1,
+         .logit_bias = {{0, 3.0f}, {static_cast<Token>(n_vocab - 1), forbidden}},
+         .n_logprobs = 2});
+    return all;
+}
+
+Case sample(int64_t n_vocab, Fill fill, float scale) {
+    Case c{.op = Op::kSample, .d_in = n_vocab, .params = all_params(n_vocab)};
+    c.n_rows = static_cast<int64_t>(c.params.size());
+    c.fill = fill, c.scale = scale;
+    c.tolerance = 1e-4f;  // of log probabilities
+    return c;
+}
+
+}  // namespace
+
+void add_sample_cases(std::vector<Case>& cases) {
+    for (int64_t n_vocab : {2, 63, 1000, 49152, 128256}) {
+        cases.push_back(finish_case(sample(n_vocab, Fill::kNormal, 3)));
+    }
+    cases.push_back(finish_case(sample(1000, Fill::kConstant, 1), "all equal"));
+    cases.push_back(finish_case(sample(1000, Fill::kNormal, 1e4f), "one of probability 1"));
+    cases.push_back(finish_case(sample(1000, Fill::kSigns, 10), "ties"));
+}
+
+}  // namespace ridge
