@@ -5,6 +5,10 @@ target_include_directories(ridge_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # source folder, so that a build does not depend on where the checkout lies.
 target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # A false alarm of GCC 12 about std::string's operator+ (its bug 105651).
+  target_compile_options(ridge_flags INTERFACE -Wno-restrict)
+endif()
 if(RIDGE_WERROR)
   target_compile_options(ridge_flags INTERFACE -Werror)
 endif()
