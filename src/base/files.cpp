@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -85,26 +86,46 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 }
 
 void write_file(const std::string& path, std::string_view bytes, bool replace) {
-    if (!replace && file_kind(path) != FileKind::kMissing) {
-        throw Error("{}: exists already; it was left as it was", printable(path));
+    FileWriter file(path, replace);
+    file.append(bytes);
+    file.commit();
+}
+
+FileWriter::FileWriter(std::string path, bool replace)
+    : path_(std::move(path)), temporary_(path_ + ".XXXXXX"), replace_(replace), fd_(-1) {
+    const FileKind kind = file_kind(path_);
+    if (!replace && kind != FileKind::kMissing) {
+        throw Error("{}: exists already; it was left as it was", printable(path_));
     }
-    std::string temporary = path + ".XXXXXX";
-    FileDescriptor file{mkostemp(temporary.data(), O_CLOEXEC)};  // mode 0600
-    if (file.fd < 0) throw Error("{}: cannot write: {}", printable(path), strerror(errno));
-    auto give_up = [&](int error) {
-        unlink(temporary.c_str());
-        throw Error("{}: cannot write: {}", printable(path), strerror(error));
-    };
-    for (size_t at = 0; at < bytes.size();) {
-        ssize_t n = write(file.fd, bytes.data() + at, bytes.size() - at);
+    if (kind == FileKind::kDirectory) {
+        throw Error("{}: is a directory, expected the name of a file", printable(path_));
+    }
+    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // mode 0600
+    if (fd_ < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
+}
+
+FileWriter::~FileWriter() {
+    close(fd_);
+    if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void FileWriter::append(std::string_view bytes) {
+    while (!bytes.empty()) {
+        ssize_t n = write(fd_, bytes.data(), bytes.size());
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) give_up(errno);
-        at += static_cast<size_t>(n);
+        if (n < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
+        bytes.remove_prefix(static_cast<size_t>(n));
     }
-    if (fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) give_up(errno);
-    bool done = replace ? rename(temporary.c_str(), path.c_str()) == 0
-                        : rename_to_new(temporary.c_str(), path.c_str());
-    if (!done) give_up(errno);
+}
+
+void FileWriter::commit() {
+    if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) {
+        throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
+    }
+    bool done = replace_ ? rename(temporary_.c_str(), path_.c_str()) == 0
+                         : rename_to_new(temporary_.c_str(), path_.c_str());
+    if (!done) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
+    temporary_.clear();
 }
 
 std::vector<std::string> list_folder(const std::string& path) {

@@ -20,6 +20,24 @@ std::string read_file(const std::string& path, uint64_t max_bytes);
 // false an existing file is an error, and stays as it was.
 void write_file(const std::string& path, std::string_view bytes, bool replace);
 
+// The same for what is too large to hold: pieces are appended, and nothing has the name `path`
+// before commit(). Without it the temporary file is removed.
+class FileWriter {
+  public:
+    FileWriter(std::string path, bool replace);
+    ~FileWriter();
+    FileWriter(const FileWriter&) = delete;
+    FileWriter& operator=(const FileWriter&) = delete;
+
+    void append(std::string_view bytes);
+    void commit();
+
+  private:
+    std::string path_, temporary_;  // temporary_ is empty once there is none
+    bool replace_;
+    int fd_;
+};
+
 // Names of the entries of a folder, sorted, without "." and "..".
 std::vector<std::string> list_folder(const std::string& path);
 

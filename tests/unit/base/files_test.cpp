@@ -108,6 +108,27 @@ TEST(FilesTest, a_pipe_is_read_to_its_end) {
     close(ends[0]);
 }
 
+TEST(FilesTest, a_file_written_in_pieces_appears_when_it_is_whole_or_not_at_all) {
+    TemporaryFolder folder;
+    {
+        FileWriter file(folder.path("dropped"), false);
+        file.append("never seen");
+    }
+    EXPECT_EQ(list_folder(folder.path()), std::vector<std::string>{});
+    FileWriter file(folder.path("new"), false);
+    file.append("first, ");
+    EXPECT_EQ(file_kind(folder.path("new")), FileKind::kMissing);
+    file.append("second");
+    file.commit();
+    EXPECT_EQ(folder.read("new"), "first, second");
+    EXPECT_EQ(mode_of(folder.path("new")), 0600u);
+    EXPECT_EQ(list_folder(folder.path()), std::vector<std::string>{"new"});
+    EXPECT_EQ(error_of([&] { FileWriter again(folder.path("new"), false); }),
+              folder.path("new") + ": exists already; it was left as it was");
+    EXPECT_EQ(error_of([&] { FileWriter onto(folder.path(), true); }),
+              folder.path() + ": is a directory, expected the name of a file");
+}
+
 TEST(FilesTest, a_written_file_is_private_and_leaves_nothing_beside_it) {
     TemporaryFolder folder;
     write_file(folder.path("new"), "bytes", false);
