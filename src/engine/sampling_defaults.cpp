@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "engine/engine_impl.h"
 

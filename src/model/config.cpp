@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace ridge {
