@@ -1,5 +1,6 @@
 #include "base/system.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -125,6 +127,15 @@ bool locale_is_utf8() {
         return strcasestr(value, "utf-8") != nullptr || strcasestr(value, "utf8") != nullptr;
     }
     return false;
+}
+
+void prepare_process() {
+    for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+        // The lowest free number is this one: those below it are open by now.
+        if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
+    }
+    signal(SIGPIPE, SIG_IGN);
 }
 
 void catch_interrupts() {

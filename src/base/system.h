@@ -19,6 +19,10 @@ bool is_terminal(int fd);  // 0 standard input, 1 standard output, 2 standard er
 int terminal_columns();    // 80 where unknown
 bool locale_is_utf8();
 
+// For the start of a program: standard streams that were closed are opened on /dev/null, so that no
+// file takes their place (a write to standard output is still an error), and SIGPIPE is ignored.
+void prepare_process();
+
 // Ctrl-C. After catch_interrupts() the first SIGINT only sets a flag; a second one before the flag
 // is cleared ends the program with status 130. SIGPIPE is ignored: writes report EPIPE instead.
 void catch_interrupts();
