@@ -1,0 +1,152 @@
+#include "cmd/answer.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "text/chat_template.h"
+
+namespace ridge {
+namespace {
+
+constexpr size_t kLongPrompt = 256;  // tokens from which on progress is shown
+
+double rate(int64_t n, double ms) {
+    return ms > 0 ? static_cast<double>(n) * 1e3 / ms : 0;
+}
+
+std::string advice_on_context(const ModelInfo& info) {
+    if (info.n_ctx >= info.n_ctx_train) return {};
+    return fmt::format(" or a larger -c (the model was made for {})", info.n_ctx_train);
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet) {
+    catch_interrupts();
+    StatusLine status(!quiet);
+    std::unique_ptr<Engine> engine =
+        Engine::open(options, [&](std::string_view what, double share) {
+            if (interrupted()) throw Interrupted();
+            status.show(what, share);
+        });
+    if (interrupted()) throw Interrupted();
+    return engine;
+}
+
+SampleParams sampling_of(const Engine& engine, const SamplingOptions& options) {
+    SampleParams params = engine.default_sampling();
+    params.seed = random_seed();
+    options.apply(params, engine.config().n_vocab);
+    return params;
+}
+
+std::vector<Token> chat_prompt(const Engine& engine, const Conversation& conversation,
+                               const AnswerOptions& options) {
+    const ChatTemplate* chat_template = engine.chat_template();
+    if (chat_template == nullptr) {
+        throw Error(
+            "{}: has no chat template; name one with --chat-template, or continue plain "
+            "text with run --raw",
+            printable(engine.info().path));
+    }
+    ChatInput input;
+    input.messages = conversation.messages();
+    input.add_generation_prompt = true;
+    input.enable_thinking = options.thinking();
+    input.date = options.date;
+    std::vector<RenderedSpan> rendered = chat_template->render(input);
+    std::vector<TextSpan> spans;
+    for (const RenderedSpan& span : rendered) spans.push_back({span.text, span.trusted});
+    return engine.tokenizer().encode(spans);
+}
+
+void check_prompt_fits(const Engine& engine, size_t n_tokens) {
+    const ModelInfo& info = engine.info();
+    if (n_tokens <= static_cast<size_t>(info.n_ctx)) return;
+    throw Error("the prompt is {} tokens and the context holds {}; it needs a shorter prompt{}",
+                n_tokens, info.n_ctx, advice_on_context(info));
+}
+
+AnswerWriter::AnswerWriter(Output& output, StatusLine& status, const Engine& engine)
+    : output_(output), status_(status), engine_(engine) {
+    const char* no_color = std::getenv("NO_COLOR");
+    styled_ = output.is_terminal() && (no_color == nullptr || no_color[0] == 0);
+}
+
+void AnswerWriter::show(std::string_view text) {
+    if (text.empty()) return;
+    output_.write_untrusted(text);
+    last_ = text.back();
+}
+
+void AnswerWriter::write(const TokenEvent& event) {
+    status_.clear();
+    std::string_view piece;
+    if (styled_ && event.token >= 0) piece = engine_.tokenizer().piece(event.token);
+    if (piece == "<think>") output_.write("\x1b[2m"), dimmed_ = true;
+    show(event.text);
+    if (piece == "</think>" && dimmed_) output_.write("\x1b[0m"), dimmed_ = false;
+    output_.flush();
+}
+
+void AnswerWriter::finish(bool end_line) {
+    if (dimmed_) output_.write("\x1b[0m"), dimmed_ = false;
+    if (end_line && last_ != '\n') output_.write("\n");
+    output_.flush();
+    last_ = '\n';
+}
+
+Generation answer(Engine& engine, Sequence& sequence, Request& request, StatusLine& status,
+                  const std::function<void(const TokenEvent&)>& on_token) {
+    request.cancelled = interrupted;
+    request.prompt_progress = [&](std::string_view what, double share) {
+        if (request.prompt.size() >= kLongPrompt) status.show(what, share);
+    };
+    Generation generation = engine.generate(sequence, request, on_token);
+    status.clear();
+    return generation;
+}
+
+AnswerStats measure(Engine& engine, const Generation& generation) {
+    AnswerStats stats;
+    stats.prompt_tok_s = rate(generation.n_prompt - generation.n_reused, generation.prompt_ms);
+    stats.generate_tok_s = rate(generation.n_steps, generation.generate_ms);
+    if (generation.n_steps > 0) {
+        // At the depth at which the cache was in the middle of the answer.
+        stats.bound_tok_s = engine.bound_tok_s(generation.n_prompt + generation.n_steps / 2);
+        if (stats.bound_tok_s > 0) stats.bound_share = stats.generate_tok_s / stats.bound_tok_s;
+    }
+    return stats;
+}
+
+std::string stats_line(const ModelInfo& info, const Generation& generation,
+                       const AnswerStats& stats, const SampleParams& sampling) {
+    std::string reused = generation.n_reused > 0
+                             ? fmt::format(" ({} of them kept)", generation.n_reused)
+                             : std::string();
+    std::string bound = stats.bound_tok_s > 0
+                            ? fmt::format(", {:.0f}% of the {:.1f} tok/s that memory allows",
+                                          100 * stats.bound_share, stats.bound_tok_s)
+                            : std::string();
+    std::string stop = generation.stop.empty()
+                           ? std::string()
+                           : fmt::format(" \"{}\"", printable(generation.stop, 40));
+    return fmt::format(
+        "load {:.0f} ms | prompt {} tokens{} in {:.0f} ms, {:.1f} tok/s | generated {} tokens in "
+        "{:.0f} ms, {:.1f} tok/s{} | peak memory {:.0f} MB | stop: {}{} | seed {}",
+        info.load_ms, generation.n_prompt, reused, generation.prompt_ms, stats.prompt_tok_s,
+        generation.tokens.size(), generation.generate_ms, stats.generate_tok_s, bound,
+        static_cast<double>(peak_memory_bytes()) * 1e-6, to_string(generation.reason), stop,
+        sampling.seed);
+}
+
+std::string context_full_line(const ModelInfo& info) {
+    return fmt::format(
+        "the context of {} positions is full and the answer was cut; it needs a shorter "
+        "conversation{}",
+        info.n_ctx, advice_on_context(info));
+}
+
+}  // namespace ridge

@@ -1,0 +1,293 @@
+#include "cmd/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "cmd/output.h"
+
+namespace ridge {
+namespace {
+
+std::vector<std::string> split(std::string_view text, char separator) {
+    std::vector<std::string> parts;
+    for (size_t begin = 0; begin <= text.size();) {
+        size_t end = std::min(text.find(separator, begin), text.size());
+        parts.emplace_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+std::string variable_of(const std::string& long_name) {
+    std::string name = "RIDGE_";
+    for (char c : long_name.substr(2)) {
+        name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    }
+    return name;
+}
+
+bool read_switch(Where where, const std::string& text) {
+    std::string lower = text;
+    for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    for (const char* on : {"1", "true", "yes", "on"}) {
+        if (lower == on) return true;
+    }
+    for (const char* off : {"0", "false", "no", "off"}) {
+        if (lower == off) return false;
+    }
+    throw Error(ErrorKind::kUsage, "{} \"{}\": expected 1 or 0", where, printable(text));
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= a.size(); i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.size(); j++) {
+            size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+        }
+    }
+    return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+    if (word.size() > 64) return {};
+    std::string best;
+    size_t best_distance = 1 + word.size() / 3;  // more edits than this make another word
+    for (const std::string& candidate : candidates) {
+        size_t distance = edit_distance(word, candidate);
+        // A word cut short is a better guess than its number of edits says.
+        if (word.size() >= 4 && candidate.rfind(word, 0) == 0) distance = 1;
+        if (distance < best_distance) best = candidate, best_distance = distance;
+    }
+    return best;
+}
+
+struct CommandLine::Impl {
+    struct Declared {
+        std::string long_name;  // with its dashes
+        std::string kind;       // of the value; empty for a flag
+        SetValue set;
+        CLI::Option* option = nullptr;
+        bool given = false;
+
+        bool is_flag() const { return kind.empty(); }
+    };
+
+    std::string name, group = "Options";
+    CLI::App app;
+    std::vector<Declared> declared;
+    std::map<std::string, size_t, std::less<>> by_name;  // every spelling, dashes included
+    std::string* positional = nullptr;
+    std::string positional_name;
+    CLI::Option* positional_option = nullptr;
+    std::vector<std::vector<std::string>> exclusive;
+
+    void declare(std::string_view names, std::string kind, std::string help, SetValue set) {
+        std::vector<std::string> spellings = split(names, ',');
+        std::string for_cli, extra;
+        for (const std::string& spelling : spellings) {
+            CHECK(by_name.emplace(spelling, declared.size()).second);
+            // CLI11 takes one letter after a single dash.
+            if (spelling[1] != '-' && spelling.size() > 2) {
+                extra += " (or " + spelling + ")";
+            } else {
+                for_cli += (for_cli.empty() ? "" : ",") + spelling;
+            }
+        }
+        CLI::Option* option;
+        if (kind.empty()) {
+            option = app.add_flag(for_cli)->description(help + extra);
+        } else {
+            // Values stay strings here: CLI11's own conversions accept and change too much.
+            option = app.add_option(for_cli, CLI::callback_t(), help + extra);
+            option->type_name(kind)->expected(1)->allow_extra_args(false);
+            option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        }
+        option->group(group);
+        declared.push_back({spellings.back(), std::move(kind), std::move(set), option});
+    }
+
+    // The arguments in the form in which CLI11 takes each value as it was given: "-sys" becomes
+    // "--system-prompt", "--name=value" becomes two arguments.
+    std::vector<std::string> normalise(const std::vector<std::string>& arguments) const {
+        std::vector<std::string> out;
+        for (size_t i = 0; i < arguments.size(); i++) {
+            const std::string& argument = arguments[i];
+            if (argument == "--") {
+                out.insert(out.end(), arguments.begin() + static_cast<ptrdiff_t>(i),
+                           arguments.end());
+                break;
+            }
+            size_t equals = argument.rfind("--", 0) == 0 ? argument.find('=') : std::string::npos;
+            auto found = by_name.find(argument.substr(0, equals));
+            if (found == by_name.end()) {
+                out.push_back(argument);
+                continue;
+            }
+            const Declared& known = declared[found->second];
+            out.push_back(known.long_name);
+            if (equals != std::string::npos) {
+                if (known.is_flag())
+                    throw Error(ErrorKind::kUsage, "{}: {} takes no value", name, known.long_name);
+                out.push_back(argument.substr(equals + 1));
+            } else if (!known.is_flag()) {
+                if (++i == arguments.size()) {
+                    throw Error(ErrorKind::kUsage, "{}: {} needs a value: {}", name, argument,
+                                known.kind);
+                }
+                out.push_back(arguments[i]);
+            }
+        }
+        return out;
+    }
+
+    [[noreturn]] void fail_on_extra(const std::string& extra) const {
+        if (extra.size() > 1 && extra[0] == '-') {
+            std::string word = extra.substr(0, extra.find('='));
+            std::vector<std::string> names;
+            for (const auto& [spelling, index] : by_name) names.push_back(spelling);
+            std::string guess = nearest(word, names);
+            throw Error(
+                ErrorKind::kUsage, "{}: unknown option {}; {}", name, printable(word),
+                guess.empty() ? "see ridge " + name + " --help" : "did you mean " + guess + "?");
+        }
+        throw Error(ErrorKind::kUsage, "{}: unexpected argument \"{}\"; see ridge {} --help", name,
+                    printable(extra), name);
+    }
+
+    bool on_line(std::string_view long_name) const {
+        return declared[by_name.find(long_name)->second].option->count() > 0;
+    }
+
+    void check_exclusive() const {
+        for (const std::vector<std::string>& group : exclusive) {
+            std::string first;
+            for (const std::string& long_name : group) {
+                if (!on_line(long_name)) continue;
+                if (!first.empty()) {
+                    throw Error(ErrorKind::kUsage, "{}: {} and {} exclude each other", name, first,
+                                long_name);
+                }
+                first = long_name;
+            }
+        }
+    }
+
+    // Whether a variable must give way to an argument that says otherwise.
+    bool overruled(const std::string& long_name) const {
+        for (const std::vector<std::string>& group : exclusive) {
+            if (std::find(group.begin(), group.end(), long_name) == group.end()) continue;
+            if (std::any_of(group.begin(), group.end(),
+                            [&](const std::string& other) { return on_line(other); }))
+                return true;
+        }
+        return false;
+    }
+
+    void read_values() {
+        for (Declared& d : declared) {
+            if (d.option->count() > 0) {
+                d.given = true;
+                if (d.is_flag()) {
+                    d.set(d.long_name, "1");
+                } else {
+                    for (const std::string& value : d.option->results()) d.set(d.long_name, value);
+                }
+                continue;
+            }
+            std::string variable = variable_of(d.long_name);
+            const char* value = std::getenv(variable.c_str());
+            if (value == nullptr || value[0] == 0 || overruled(d.long_name)) continue;
+            if (d.is_flag() && !read_switch(variable, value)) continue;
+            d.given = true;
+            d.set(variable, value);
+        }
+    }
+};
+
+CommandLine::CommandLine(std::string name, std::string summary, std::string example)
+    : impl_(std::make_unique<Impl>()) {
+    impl_->name = name;
+    impl_->app.name("ridge " + name);
+    impl_->app.description(std::move(summary));
+    impl_->app.footer("\nExample:\n  " + example);
+    impl_->app.set_help_flag("-h,--help", "show this and exit")->group("Other");
+    impl_->app.allow_extras();
+    impl_->app.get_formatter()->column_width(34);
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::section(std::string heading) {
+    impl_->group = std::move(heading);
+}
+
+void CommandLine::flag(std::string_view names, std::string help, bool& target) {
+    impl_->declare(names, "", std::move(help),
+                   [&target](Where, const std::string&) { target = true; });
+}
+
+void CommandLine::value(std::string_view names, std::string kind, std::string help, SetValue set) {
+    impl_->declare(names, std::move(kind), std::move(help), std::move(set));
+}
+
+void CommandLine::text(std::string_view names, std::string kind, std::string help,
+                       std::string& target) {
+    value(names, std::move(kind), std::move(help),
+          [&target](Where, const std::string& text) { target = text; });
+}
+
+void CommandLine::positional(std::string name, std::string help, std::string& target) {
+    impl_->positional = &target;
+    impl_->positional_name = name;
+    impl_->positional_option = impl_->app.add_option(name, CLI::callback_t(), std::move(help));
+    impl_->positional_option->expected(1)->allow_extra_args(false);
+}
+
+void CommandLine::at_most_one(std::vector<std::string> long_names) {
+    for (const std::string& name : long_names) CHECK(impl_->by_name.count(name) == 1);
+    impl_->exclusive.push_back(std::move(long_names));
+}
+
+bool CommandLine::given(std::string_view long_name) const {
+    auto found = impl_->by_name.find(long_name);
+    CHECK(found != impl_->by_name.end());
+    return impl_->declared[found->second].given;
+}
+
+bool CommandLine::parse(const std::vector<std::string>& arguments) {
+    Impl& impl = *impl_;
+    std::vector<std::string> reversed = impl.normalise(arguments);
+    std::reverse(reversed.begin(), reversed.end());
+    try {
+        impl.app.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+        Output output;
+        output.write(impl.app.help());
+        output.flush();
+        return false;
+    } catch (const CLI::ParseError& e) {
+        throw Error(ErrorKind::kUsage, "{}: {}", impl.name, printable(e.what()));
+    }
+    std::vector<std::string> extras = impl.app.remaining();
+    if (!extras.empty()) impl.fail_on_extra(extras.front());
+    impl.check_exclusive();
+    impl.read_values();
+    if (impl.positional != nullptr && impl.positional_option->count() > 0)
+        *impl.positional = impl.positional_option->results().back();
+    return true;
+}
+
+}  // namespace ridge

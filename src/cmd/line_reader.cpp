@@ -1,0 +1,176 @@
+#include "cmd/line_reader.h"
+
+#include <histedit.h>
+
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/system.h"
+
+namespace ridge {
+namespace {
+
+constexpr size_t kMaxEntries = 1000;
+constexpr uint64_t kMaxHistoryBytes = uint64_t{4} << 20;
+constexpr size_t kMaxEntryBytes = 4096;  // a longer line is not kept
+
+// libedit reads characters by the locale: one with UTF-8, or bytes above 127 are lost.
+void use_utf8_locale() {
+    const char* chosen = std::setlocale(LC_CTYPE, "");
+    if (chosen == nullptr || !locale_is_utf8()) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+struct LineReader::Impl {
+    bool interactive = false;
+    EditLine* edit = nullptr;
+    History* history = nullptr;
+    std::string prompt;
+    bool ctrl_c = false;
+    std::deque<std::string> entries;  // as they are written to the history file
+
+    static Impl& of(EditLine* edit) {
+        void* self = nullptr;
+        el_get(edit, EL_CLIENTDATA, &self);
+        return *static_cast<Impl*>(self);
+    }
+    static char* show_prompt(EditLine* edit) { return of(edit).prompt.data(); }
+    static unsigned char on_ctrl_c(EditLine* edit, int) {
+        of(edit).ctrl_c = true;
+        return CC_EOF;  // ends el_gets()
+    }
+
+    void start_editing() {
+        use_utf8_locale();
+        edit = el_init("ridge", stdin, stderr, stderr);
+        history = history_init();
+        if (edit == nullptr || history == nullptr) return;
+        HistEvent event;
+        ::history(history, &event, H_SETSIZE, static_cast<int>(kMaxEntries));
+        ::history(history, &event, H_SETUNIQUE, 1);
+        el_set(edit, EL_CLIENTDATA, this);
+        el_set(edit, EL_PROMPT, &show_prompt);
+        el_set(edit, EL_EDITOR, "emacs");
+        el_set(edit, EL_HIST, ::history, history);
+        // While a line is edited Ctrl-C is a key: as a signal, the first would be swallowed by
+        // libedit's retry of an interrupted read.
+        el_set(edit, EL_SETTY, "-d", "intr=", nullptr);
+        el_set(edit, EL_ADDFN, "ridge-drop-line", "drop the line", &on_ctrl_c);
+        el_set(edit, EL_BIND, "^C", "ridge-drop-line", nullptr);
+        el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+        load_history();
+    }
+
+    std::string history_path() const {
+        std::string folder = state_folder();
+        return folder.empty() ? folder : folder + "/history";
+    }
+
+    void load_history() {
+        std::string path = history_path();
+        if (path.empty() || file_kind(path) != FileKind::kRegular) return;
+        std::string bytes;
+        try {
+            bytes = read_file(path, kMaxHistoryBytes);
+        } catch (const Error&) {
+            return;
+        }
+        for (size_t begin = 0; begin < bytes.size();) {
+            size_t end = std::min(bytes.find('\n', begin), bytes.size());
+            std::string line = bytes.substr(begin, end - begin);
+            if (line.find('\0') == std::string::npos) keep(line);
+            begin = end + 1;
+        }
+    }
+
+    bool keep(const std::string& line) {
+        if (line.empty() || line.size() > kMaxEntryBytes) return false;
+        if (!entries.empty() && entries.back() == line) return false;
+        entries.push_back(line);
+        if (entries.size() > kMaxEntries) entries.pop_front();
+        HistEvent event;
+        ::history(history, &event, H_ENTER, line.c_str());
+        return true;
+    }
+
+    void save_history() const {
+        std::string path = history_path();
+        if (path.empty()) return;
+        std::string bytes;
+        for (const std::string& entry : entries) bytes += entry + "\n";
+        try {
+            make_folders(state_folder());
+            write_file(path, bytes, true);
+        } catch (const Error&) {
+            return;  // a home that cannot be written is no reason to end a conversation
+        }
+    }
+
+    Result read_edited(std::string& line) {
+        ctrl_c = false;
+        int n = 0;
+        const char* typed = el_gets(edit, &n);
+        if (ctrl_c) {
+            // The line that was begun stays on the screen; the next prompt starts below it.
+            std::fputs("^C\n", stderr);
+            el_reset(edit);
+            return Result::kInterrupted;
+        }
+        if (typed == nullptr || n <= 0) {
+            std::fputs("\n", stderr);
+            return Result::kEnd;
+        }
+        line.assign(typed, static_cast<size_t>(n));
+        while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
+        return Result::kLine;
+    }
+
+    Result read_plain(std::string& line) {
+        line.clear();
+        for (int c = std::getc(stdin); c != EOF; c = std::getc(stdin)) {
+            if (c == '\n') return Result::kLine;
+            line += static_cast<char>(c);
+        }
+        if (interrupted()) {
+            std::clearerr(stdin);
+            return Result::kInterrupted;
+        }
+        return line.empty() ? Result::kEnd : Result::kLine;
+    }
+};
+
+LineReader::LineReader() : impl_(std::make_unique<Impl>()) {
+    constexpr int kStdinFd = 0, kStderrFd = 2;
+    impl_->interactive = is_terminal(kStdinFd) && is_terminal(kStderrFd);
+    if (impl_->interactive) impl_->start_editing();
+}
+
+LineReader::~LineReader() {
+    if (impl_->edit != nullptr) el_end(impl_->edit);
+    if (impl_->history != nullptr) history_end(impl_->history);
+}
+
+bool LineReader::interactive() const {
+    return impl_->interactive;
+}
+
+LineReader::Result LineReader::read(const std::string& prompt, std::string& line) {
+    if (impl_->edit == nullptr || impl_->history == nullptr) {
+        if (impl_->interactive) std::fputs(prompt.c_str(), stderr);
+        return impl_->read_plain(line);
+    }
+    impl_->prompt = prompt;
+    return impl_->read_edited(line);
+}
+
+void LineReader::remember(const std::string& line) {
+    if (impl_->history == nullptr || impl_->edit == nullptr) return;
+    if (impl_->keep(line)) impl_->save_history();
+}
+
+}  // namespace ridge

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cmd/command_line.h"
+#include "engine/engine.h"
+
+namespace ridge {
+
+// Options that several commands share, so that each has one name and one meaning everywhere.
+
+// -m and how to open it.
+void add_model_options(CommandLine& line, OpenOptions& open);
+// -m alone, with what is said of it: for commands that do not run the model.
+void add_model_option(CommandLine& line, std::string& model);
+// -ctk and -ctv.
+void add_cache_type_options(CommandLine& line, OpenOptions& open);
+// Error(kUsage) where -m was not given.
+void need_model(std::string_view command, const std::string& model);
+
+// What was asked of the sampler. What was not asked stays as the model's file says, or else as
+// SampleParams has it.
+struct SamplingOptions {
+    std::optional<float> temperature, top_p, min_p;
+    std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+    std::optional<int> top_k, penalty_last_n;
+    std::optional<uint64_t> seed;  // empty: drawn
+    std::vector<std::pair<Token, float>> logit_bias;
+    bool greedy = false;  // temperature 0
+
+    // By the option's long name without dashes ("top-k"); false where there is none of this name.
+    bool set(std::string_view name, Where where, const std::string& text);
+    // Error(kUsage) where a biased id is not in the vocabulary.
+    void apply(SampleParams& params, int n_vocab) const;
+};
+void add_sampling_options(CommandLine& line, SamplingOptions& options);
+// "temp 0.8", "top-k 40", ...: one line a parameter, as set() takes them.
+std::vector<std::string> list_sampling(const SampleParams& params);
+
+// When an answer ends, and how a conversation is put to the model.
+struct AnswerOptions {
+    int64_t n_predict = -1;
+    std::vector<std::string> stops;
+    bool ignore_eos = false, special = false;
+    std::string system_prompt;
+    bool has_system_prompt = false;
+    bool think = false, no_think = false;
+    std::string date;  // YYYY-MM-DD; empty: today
+
+    std::optional<bool> thinking() const;  // empty: as the template has it
+};
+void add_stop_options(CommandLine& line, AnswerOptions& options);
+void add_chat_options(CommandLine& line, AnswerOptions& options);
+
+// --chat-template and --chat-template-file; each excludes the other.
+void add_template_options(CommandLine& line, std::string& name, std::string& file);
+
+}  // namespace ridge

@@ -1,0 +1,75 @@
+#include "cmd/output.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/system.h"
+
+namespace ridge {
+namespace {
+
+constexpr int kStdoutFd = 1, kStderrFd = 2;
+
+[[noreturn]] void fail(int error) {
+    if (error == EPIPE) throw ClosedPipe();
+    throw Error("standard output: cannot write: {}", strerror(error));
+}
+
+}  // namespace
+
+Output::Output() : is_terminal_(ridge::is_terminal(kStdoutFd)) {}
+
+void Output::write(std::string_view bytes) {
+    errno = 0;
+    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) fail(errno);
+}
+
+void Output::write_untrusted(std::string_view text) {
+    if (is_terminal_) {
+        write(printable(text, 0, true));
+    } else {
+        write(text);
+    }
+}
+
+void Output::flush() {
+    errno = 0;
+    if (std::fflush(stdout) != 0) fail(errno);
+}
+
+void say(std::string_view line) {
+    write_error("ridge: " + std::string(line) + "\n");
+}
+
+void write_error(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+}
+
+std::string dump_json(const nlohmann::ordered_json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+StatusLine::StatusLine(bool enabled) : enabled_(enabled && ridge::is_terminal(kStderrFd)) {}
+
+void StatusLine::show(std::string_view what, double share) {
+    if (!enabled_) return;
+    int percent = static_cast<int>(std::lround(100 * share));
+    std::string line = fmt::format("{} {}%", printable(what, 60), percent);
+    if (line == shown_) return;  // at most 101 writes
+    write_error("\r" + line + "\x1b[K");
+    shown_ = line;
+}
+
+void StatusLine::clear() {
+    if (shown_.empty()) return;
+    write_error("\r\x1b[K");
+    shown_.clear();
+}
+
+}  // namespace ridge

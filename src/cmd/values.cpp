@@ -1,0 +1,143 @@
+#include "cmd/values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace ridge {
+namespace {
+
+[[noreturn]] void fail(std::string_view where, std::string_view text, const std::string& expected) {
+    throw Error(ErrorKind::kUsage, "{} \"{}\": expected {}", where, printable(text, 80), expected);
+}
+
+template <class Number>
+std::optional<Number> read(std::string_view text) {
+    Number value{};
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || text.empty())
+        return std::nullopt;
+    return value;
+}
+
+std::string range(int64_t min, int64_t max) {
+    if (max >= std::numeric_limits<int32_t>::max())
+        return fmt::format("a whole number of at least {}", min);
+    return fmt::format("a whole number from {} to {}", min, max);
+}
+
+bool is_separator(char c) {
+    return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+}  // namespace
+
+int64_t parse_integer(std::string_view where, std::string_view text, int64_t min, int64_t max) {
+    std::optional<int64_t> value = read<int64_t>(text);
+    if (!value || *value < min || *value > max) fail(where, text, range(min, max));
+    return *value;
+}
+
+double parse_number(std::string_view where, std::string_view text, double min, double max) {
+    std::optional<double> value = read<double>(text);
+    if (!value || !std::isfinite(*value) || *value < min || *value > max)
+        fail(where, text, fmt::format("a number from {} to {}", min, max));
+    return *value;
+}
+
+uint64_t parse_seed(std::string_view where, std::string_view text) {
+    std::optional<uint64_t> value = read<uint64_t>(text);
+    if (!value) fail(where, text, "a whole number from 0 to 18446744073709551615");
+    return *value;
+}
+
+std::string parse_choice(std::string_view where, std::string_view text,
+                         const std::vector<std::string>& choices) {
+    std::string listed;
+    for (const std::string& choice : choices) {
+        if (text == choice) return choice;
+        listed += (listed.empty() ? "" : ", ") + choice;
+    }
+    fail(where, text, "one of " + listed);
+}
+
+std::vector<Token> parse_ids(std::string_view where, std::string_view text) {
+    auto trim = [&] {
+        while (!text.empty() && is_separator(text.front())) text.remove_prefix(1);
+        while (!text.empty() && is_separator(text.back())) text.remove_suffix(1);
+    };
+    trim();
+    if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
+        text = text.substr(1, text.size() - 2);
+        trim();
+    }
+    std::vector<Token> ids;
+    while (!text.empty()) {
+        size_t n = static_cast<size_t>(std::find_if(text.begin(), text.end(), is_separator) -
+                                       text.begin());
+        std::optional<Token> id = read<Token>(text.substr(0, n));
+        if (!id || *id < 0) fail(where, text.substr(0, n), "token ids, as in 1,2,3");
+        ids.push_back(*id);
+        text.remove_prefix(n);
+        int n_commas = 0;
+        while (!text.empty() && is_separator(text.front())) {
+            n_commas += text.front() == ',' ? 1 : 0;
+            text.remove_prefix(1);
+        }
+        if (n_commas > 1) fail(where, ",,", "token ids, as in 1,2,3");
+    }
+    return ids;
+}
+
+std::vector<std::pair<Token, float>> parse_logit_bias(std::string_view where,
+                                                      std::string_view text) {
+    const std::string expected = "a token id and a signed number, as in 15043+1 or 15043-inf";
+    std::vector<std::pair<Token, float>> biases;
+    std::string_view rest = text;
+    for (;;) {
+        std::string_view one = rest.substr(0, rest.find(','));
+        size_t sign = one.find_first_of("+-");
+        if (sign == std::string_view::npos) fail(where, one, expected);
+        std::optional<Token> id = read<Token>(one.substr(0, sign));
+        std::string_view magnitude = one.substr(sign + 1);
+        bool infinite = magnitude == "inf" || magnitude == "infinity";
+        std::optional<float> value =
+            infinite ? std::numeric_limits<float>::infinity() : read<float>(magnitude);
+        // "+inf" would leave nothing to compare the token with.
+        if (!id || *id < 0 || !value || std::isnan(*value) || std::signbit(*value) ||
+            (std::isinf(*value) && (!infinite || one[sign] == '+')))
+            fail(where, one, expected);
+        biases.emplace_back(*id, one[sign] == '-' ? -*value : *value);
+        if (one.size() == rest.size()) return biases;
+        rest.remove_prefix(one.size() + 1);
+    }
+}
+
+std::string parse_date(std::string_view where, std::string_view text) {
+    bool good = text.size() == 10 && text[4] == '-' && text[7] == '-';
+    std::optional<int> year, month, day;
+    if (good) {
+        auto digits = [](std::string_view part) {
+            return std::all_of(part.begin(), part.end(),
+                               [](char c) { return c >= '0' && c <= '9'; });
+        };
+        std::string_view y = text.substr(0, 4), m = text.substr(5, 2), d = text.substr(8, 2);
+        good = digits(y) && digits(m) && digits(d);
+        if (good) year = read<int>(y), month = read<int>(m), day = read<int>(d);
+    }
+    if (good) {
+        constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+        bool leap = *year % 4 == 0 && (*year % 100 != 0 || *year % 400 == 0);
+        good = *year >= 1 && *month >= 1 && *month <= 12 && *day >= 1 &&
+               *day <= kDays[*month - 1] + (leap && *month == 2 ? 1 : 0);
+    }
+    if (!good) fail(where, text, "a date as in 2026-11-29");
+    return std::string(text);
+}
+
+}  // namespace ridge

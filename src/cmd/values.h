@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/token.h"
+
+namespace ridge {
+
+// Values of options. Each takes the whole text or throws Error(kUsage) in one line: `where` (the
+// option, the variable or the command that the value was given to), the value, what was expected.
+
+int64_t parse_integer(std::string_view where, std::string_view text, int64_t min, int64_t max);
+double parse_number(std::string_view where, std::string_view text, double min, double max);
+uint64_t parse_seed(std::string_view where, std::string_view text);  // 0 .. 2^64 - 1
+
+// One of `choices`, exactly.
+std::string parse_choice(std::string_view where, std::string_view text,
+                         const std::vector<std::string>& choices);
+
+// "1,2,3", "1 2 3" or "[1, 2, 3]"; empty text gives no ids.
+std::vector<Token> parse_ids(std::string_view where, std::string_view text);
+
+// "ID+BIAS" or "ID-BIAS", several with commas between; BIAS may be inf.
+std::vector<std::pair<Token, float>> parse_logit_bias(std::string_view where,
+                                                      std::string_view text);
+
+// "2026-11-29": a day that the calendar has.
+std::string parse_date(std::string_view where, std::string_view text);
+
+}  // namespace ridge

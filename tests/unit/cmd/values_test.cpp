@@ -1,0 +1,103 @@
+#include "cmd/values.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace ridge {
+namespace {
+
+// The message of the usage Error that `run` throws; empty, and a failure, where it throws none.
+template <class Run>
+std::string usage_error(Run run) {
+    try {
+        run();
+    } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+        EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+        return e.what();
+    }
+    ADD_FAILURE() << "no Error";
+    return {};
+}
+
+TEST(Values, integers_are_taken_whole_and_within_their_range) {
+    EXPECT_EQ(parse_integer("-n", "0", -1, 10), 0);
+    EXPECT_EQ(parse_integer("-n", "-1", -1, 10), -1);
+    EXPECT_EQ(parse_integer("-n", "10", -1, 10), 10);
+    for (const char* bad : {"", "1x", "x", " 1", "1 ", "11", "-2", "1.0", "0x1", "1e1", "+1",
+                            "99999999999999999999", "-", "١"}) {
+        std::string message = usage_error([&] { parse_integer("-n", bad, -1, 10); });
+        EXPECT_NE(message.find("-n"), std::string::npos) << message;
+        EXPECT_NE(message.find("-1 to 10"), std::string::npos) << message;
+    }
+}
+
+TEST(Values, numbers_are_finite_and_within_their_range) {
+    EXPECT_EQ(parse_number("--temp", "0", 0, 100), 0);
+    EXPECT_EQ(parse_number("--temp", "0.5", 0, 100), 0.5);
+    EXPECT_EQ(parse_number("--temp", "1e1", 0, 100), 10);
+    for (const char* bad : {"", "nan", "NaN", "inf", "-inf", "-0.1", "101", "1x", "0,5", " 1",
+                            "1e999", "--", "0x1p3"}) {
+        std::string message = usage_error([&] { parse_number("--temp", bad, 0, 100); });
+        EXPECT_NE(message.find("--temp"), std::string::npos) << message;
+        EXPECT_NE(message.find("0 to 100"), std::string::npos) << message;
+    }
+}
+
+TEST(Values, an_offending_value_is_shown_without_its_escape_codes) {
+    std::string message = usage_error([] { parse_integer("-n", "\x1b[2J\n", 0, 1); });
+    EXPECT_NE(message.find("\\x1b[2J\\x0a"), std::string::npos) << message;
+}
+
+TEST(Values, seeds_have_64_bits) {
+    EXPECT_EQ(parse_seed("-s", "0"), 0u);
+    EXPECT_EQ(parse_seed("-s", "18446744073709551615"), std::numeric_limits<uint64_t>::max());
+    for (const char* bad : {"", "-2", "18446744073709551616", "1.5", "seed"})
+        usage_error([&] { parse_seed("-s", bad); });
+}
+
+TEST(Values, a_choice_error_lists_the_choices) {
+    EXPECT_EQ(parse_choice("-ctk", "f16", {"f32", "f16"}), "f16");
+    std::string message = usage_error([] { parse_choice("-ctk", "q3", {"f32", "f16"}); });
+    EXPECT_EQ(message, "-ctk \"q3\": expected one of f32, f16");
+}
+
+TEST(Values, ids_come_with_commas_spaces_lines_or_brackets) {
+    std::vector<Token> ids = {1, 2, 30};
+    for (const char* good :
+         {"1,2,30", "1 2 30", "[1, 2, 30]", "1\n2\n30\n", " [1,2,30] \n", "1,2,30,"})
+        EXPECT_EQ(parse_ids("--ids", good), ids) << good;
+    EXPECT_TRUE(parse_ids("--ids", "").empty());
+    EXPECT_TRUE(parse_ids("--ids", "[]").empty());
+    for (const char* bad : {"1,,2", "-1", "1,x", "1.5", "2147483648", "[1", "1]", "[[1]]", "1;2"})
+        usage_error([&] { parse_ids("--ids", bad); });
+}
+
+TEST(Values, logit_biases_are_an_id_and_a_signed_number) {
+    std::vector<std::pair<Token, float>> biases =
+        parse_logit_bias("--logit-bias", "15043+1.5,2-inf");
+    ASSERT_EQ(biases.size(), 2u);
+    EXPECT_EQ(biases[0].first, 15043);
+    EXPECT_EQ(biases[0].second, 1.5f);
+    EXPECT_EQ(biases[1].first, 2);
+    EXPECT_EQ(biases[1].second, -std::numeric_limits<float>::infinity());
+    for (const char* bad : {"", "1", "+1", "1+", "1+x", "x+1", "1+nan", "1+inf", "1--1", "1+-1",
+                            "1+1,", "1+1e99", "99999999999+1"})
+        usage_error([&] { parse_logit_bias("--logit-bias", bad); });
+}
+
+TEST(Values, dates_are_days_of_the_calendar) {
+    EXPECT_EQ(parse_date("--date", "2026-11-29"), "2026-11-29");
+    EXPECT_EQ(parse_date("--date", "2024-02-29"), "2024-02-29");
+    for (const char* bad :
+         {"", "2026-11-31", "2025-02-29", "1900-02-29", "2026-13-01", "2026-00-01", "26-11-29",
+          "2026/11/29", "2026-11-29 ", "2026-1-029", "+026-11-29"})
+        usage_error([&] { parse_date("--date", bad); });
+}
+
+}  // namespace
+}  // namespace ridge
