@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -15,7 +16,10 @@
 namespace ridge {
 namespace {
 
-constexpr uint64_t kSliceBytes = uint64_t{16} << 20;  // made between two reports of progress
+constexpr int64_t kSliceBytes = int64_t{16} << 20;  // made between two reports of progress
+// A matrix of at most this many pieces (see Bank) gets numbers of its own; so does one whose rows
+// are single pieces, of which a bank has too few to tell its rows apart.
+constexpr int64_t kFewPieces = 2048;
 
 // SplitMix64 (Steele, Lea, Flood 2014), started at a mixture of keys, so that each number depends
 // on what it is for and never on which thread drew it.
@@ -65,7 +69,8 @@ class Bank {
           bytes_(piece_bytes_ * static_cast<size_t>(kPieces)) {
         pool.parallel_for(kPieces, 64, [&](int64_t begin, int64_t end, int) {
             for (int64_t i = begin; i < end; i++) {
-                encode_piece(format, deviation, Random(seed, key, static_cast<uint64_t>(i)),
+                Random random(seed, key, static_cast<uint64_t>(i));
+                encode_piece(format, deviation, random,
                              bytes_.data() + static_cast<size_t>(i) * piece_bytes_);
             }
         });
@@ -116,21 +121,23 @@ class Maker {
     Maker(const SynthPlan& plan, uint64_t seed)
         : plan_(plan), seed_(seed), pool_(default_n_threads()) {}
 
-    // Calls put(tensor, offset_bytes, n_bytes) for consecutive slices of all tensors, in file
-    // order; put calls fill() for them.
+    // Calls put(tensor, first_row, n_rows) for slices of rows that cover all tensors, in file
+    // order.
     template <class Put>
     void for_each_slice(const SynthProgress& progress, Put put) {
-        double total = static_cast<double>(plan_.writer.file_bytes());
+        const auto total = static_cast<double>(plan_.writer.file_bytes());
         for (size_t t = 0; t < plan_.tensors.size(); t++) {
             const SynthTensor& tensor = plan_.tensors[t];
-            const int64_t step = std::max<int64_t>(
-                1, static_cast<int64_t>(kSliceBytes) / row_bytes(*tensor.format, tensor.n_cols()));
+            const int64_t stride = row_bytes(*tensor.format, tensor.n_cols());
+            const int64_t step = std::max<int64_t>(1, kSliceBytes / stride);
             for (int64_t row = 0; row < tensor.n_rows(); row += step) {
-                put(t, row, std::min(step, tensor.n_rows() - row));
-                if (progress) {
-                    progress(static_cast<double>(plan_.writer.tensor_offset(static_cast<int>(t))) /
-                             total);
-                }
+                const int64_t n_rows = std::min(step, tensor.n_rows() - row);
+                put(t, row, n_rows);
+                if (!progress) continue;
+                const uint64_t offset = plan_.writer.tensor_offset(static_cast<int>(t));
+                progress(
+                    (static_cast<double>(offset) + static_cast<double>((row + n_rows) * stride)) /
+                    total);
             }
         }
         if (progress) progress(1);
@@ -144,15 +151,19 @@ class Maker {
         const int64_t stride = row_bytes(format, tensor.n_cols());
         const int64_t n_pieces = tensor.n_cols() / Bank::piece_elements(format);
         CHECK(n_pieces * Bank::piece_elements(format) == tensor.n_cols());
-        const Bank* bank = n_pieces == 1 ? nullptr : &bank_for(tensor);
+        const bool has_own_numbers = n_pieces == 1 || tensor.n_rows() * n_pieces <= kFewPieces;
+        const Bank* bank = has_own_numbers ? nullptr : &bank_for(tensor);
         pool_.parallel_for(n_rows, 16, [&](int64_t begin, int64_t end, int) {
             for (int64_t i = begin; i < end; i++) {
+                std::byte* row_out = out + i * stride;
                 if (bank != nullptr) {
-                    bank->write_row(row + i, n_pieces, seed_, t, out + i * stride);
-                } else {  // too few rows could be told apart: each gets numbers of its own
-                    Bank::encode_piece(format, tensor.deviation,
-                                       Random(seed_, t, static_cast<uint64_t>(row + i)),
-                                       out + i * stride);
+                    bank->write_row(row + i, n_pieces, seed_, t, row_out);
+                    continue;
+                }
+                Random random(seed_, t, static_cast<uint64_t>(row + i));
+                for (int64_t p = 0; p < n_pieces; p++) {
+                    Bank::encode_piece(format, tensor.deviation, random,
+                                       row_out + p * (stride / n_pieces));
                 }
             }
         });

@@ -1,6 +1,7 @@
 #include "model/synth_plan.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <cmath>
 #include <string_view>
 #include <utility>
