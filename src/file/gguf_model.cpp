@@ -88,7 +88,7 @@ ModelParts open_split(MappedFile given, const GgufMetadata& given_metadata, Spli
                     given_metadata.file(), keys.count, name->count);
     }
     ModelParts model;
-    uint64_t n_tensors = 0;
+    std::vector<std::pair<std::string, uint64_t>> promised;  // split.tensors.count, by part
     for (uint32_t i = 0; i < keys.count; i++) {
         std::string path =
             fmt::format("{}-{:05}-of-{:05}{}", name->prefix, i + 1, keys.count, name->suffix);
@@ -100,14 +100,15 @@ ModelParts open_split(MappedFile given, const GgufMetadata& given_metadata, Spli
         GgufFile part = read_part(file);
         SplitKeys part_keys = split_keys(part.metadata);
         check_part(part.metadata, part_keys, i, keys.count);
-        n_tensors += part.tensors.size();
-        if (part_keys.n_tensors) keys.n_tensors = part_keys.n_tensors;
+        if (part_keys.n_tensors) promised.emplace_back(path, *part_keys.n_tensors);
         add_file(model, std::move(file), part.tensors);
         if (i == 0) model.metadata.emplace(std::move(part.metadata));
     }
-    if (keys.n_tensors && *keys.n_tensors != n_tensors) {
-        throw Error("{}: split.tensors.count is {}, but the {} parts hold {} tensors",
-                    given_metadata.file(), *keys.n_tensors, keys.count, n_tensors);
+    for (const auto& [path, n_tensors] : promised) {
+        if (n_tensors != model.tensors.size()) {
+            throw Error("{}: split.tensors.count is {}, but the {} parts hold {} tensors",
+                        printable(path, 0), n_tensors, keys.count, model.tensors.size());
+        }
     }
     return model;
 }

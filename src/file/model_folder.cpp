@@ -14,7 +14,7 @@ namespace ridge {
 namespace {
 
 constexpr uint64_t kMaxRefBytes = 4096;
-constexpr size_t kMaxListed = 20;  // names in an error
+constexpr size_t kMaxListed = 8;  // names in an error
 
 bool holds(const std::vector<std::string>& names, std::string_view name) {
     return std::binary_search(names.begin(), names.end(), name);
