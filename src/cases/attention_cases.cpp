@@ -110,7 +110,7 @@ void add_extremes(std::vector<Case>& cases) {
     for (int32_t n_rows : {1, 9}) {
         for (const CacheTypes& types : kCacheTypes) {
             Case c = attention({sequence(129, n_rows)}, 2, 3, 64, types, n_rows == 9);
-            c.scale = 100, c.tolerance = 2e-2f;
+            c.scale = 100, c.tolerance = 5e-2f;
             cases.push_back(finish_case(c, "scores of 1e4"));
         }
         Case c = attention({sequence(129, n_rows)}, 2, 3, 64, kCacheTypes[0], false);

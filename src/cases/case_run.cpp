@@ -307,8 +307,7 @@ void CaseRun::make_operands() {
     }
 }
 
-CaseRun::CaseRun(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool)
-    : c_(c), seed_(seed), tables_(tables), pool_(pool) {
+CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed) {
     config_.n_heads = c_.n_heads, config_.n_kv_heads = c_.n_kv_heads, config_.d_head = c_.d_head;
     config_.d_rope = c_.d_rope, config_.rope_style = c_.rope_style;
     config_.rope_theta = c_.rope_theta, config_.rope_factors = c_.rope_factors;
@@ -328,10 +327,11 @@ CaseRun::CaseRun(const Case& c, uint64_t seed, const Tables& tables, ThreadPool&
     batch_ = {tokens_, positions_, slots_, spans_, logit_rows_, sample_rows_};
     make_operands();
     for (Block& block : blocks_) block.before = copy_of(block.buffer);
-    plan();
 }
 
-void CaseRun::plan() {
+void CaseRun::bind(const Tables& tables, ThreadPool& pool) {
+    tables_ = &tables, pool_ = &pool;
+    scratch_ = {};
     scratch_.begin_step();
     call(true);
     scratch_buffer_ = alloc(scratch_.planned_bytes() + Scratch::kAlignBytes);
@@ -364,9 +364,9 @@ static LinearGroup group_of(const std::vector<Linear>& linears) {
 }
 
 void CaseRun::call(bool planning) {
-    Step step{tables_, tables_.ops, tables_.stages, config_, rope_table_,
-              batch_,  scratch_,    pool_,          planning};
-    const Ops& ops = tables_.ops;
+    Step step{*tables_, tables_->ops, tables_->stages, config_, rope_table_,
+              batch_,   scratch_,     *pool_,          planning};
+    const Ops& ops = tables_->ops;
     const int64_t d_head = c_.d_head;
     switch (c_.op) {
         case Op::kEmbedRows:
@@ -437,11 +437,15 @@ Outputs CaseRun::outputs() const {
     return result;
 }
 
+Outputs CaseRun::run(const Tables& tables, ThreadPool& pool) {
+    bind(tables, pool);
+    reset();
+    run_op();
+    return outputs();
+}
+
 Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool) {
-    CaseRun run(c, seed, tables, pool);
-    run.reset();
-    run.run_op();
-    return run.outputs();
+    return CaseRun(c, seed).run(tables, pool);
 }
 
 }  // namespace ridge

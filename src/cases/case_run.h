@@ -28,10 +28,14 @@ struct Outputs {
 // shows in the result, and writing it is a fault.
 class CaseRun {
   public:
-    // `tables` and `pool` must live as long. The inputs depend on the case and the seed alone.
-    CaseRun(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);
+    // The inputs depend on the case and the seed alone.
+    CaseRun(const Case& c, uint64_t seed);
     CaseRun(const CaseRun&) = delete;
 
+    // bind, reset, run_op, outputs.
+    Outputs run(const Tables& tables, ThreadPool& pool);
+
+    void bind(const Tables& tables, ThreadPool& pool);  // both must live on; plans scratch for them
     void reset();   // inputs as they were made, outputs and scratch poisoned
     void run_op();  // the operator alone, for a clock to be held to
     Outputs outputs() const;
@@ -58,14 +62,13 @@ class CaseRun {
     void make_sample_rows();
     void make_cache(Block::Role role);
     void make_operands();
-    void plan();
     void call(bool planning);
     std::string find_fault(const Block& block) const;
 
     const Case c_;
     const uint64_t seed_;
-    const Tables& tables_;
-    ThreadPool& pool_;
+    const Tables* tables_ = nullptr;
+    ThreadPool* pool_ = nullptr;
 
     std::deque<Block> blocks_;                    // addresses stay
     std::deque<std::vector<std::byte>> weights_;  // bytes behind the tensors
@@ -90,7 +93,6 @@ class CaseRun {
     Scratch scratch_;
 };
 
-// reset, run_op and outputs.
 Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);
 
 // How far `got` is from `want`.
