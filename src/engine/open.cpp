@@ -200,6 +200,10 @@ SampleParams Engine::default_sampling() const {
     return impl_->default_sampling;
 }
 Sequence Engine::new_sequence() {
+    Sequence sequence;
+    sequence.id_ = ++impl_->n_sequences;
+    return sequence;
+}
     return {};
 }
 
