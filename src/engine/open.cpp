@@ -204,8 +204,6 @@ Sequence Engine::new_sequence() {
     sequence.id_ = ++impl_->n_sequences;
     return sequence;
 }
-    return {};
-}
 
 double Engine::bound_tok_s(int64_t n_positions) {
     double gbps = impl_->backend->measure_read_gbps(impl_->model);
