@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "cases/random.h"
-#include "format/affine.h"
 #include "ref/host_kv.h"
 
 namespace ridge {
@@ -16,7 +15,6 @@ namespace {
 
 constexpr uint32_t kPoison = 0x7fc17fc1;  // a NaN; each half of it is one in bf16 and in f16
 constexpr int64_t kGuard = 16;            // f32 between rows, before the first and after the last
-constexpr int64_t kDistinctRows = 251;    // of a weight, made one by one; a prime: no tile's height
 
 // Streams of random numbers; those of rows, sequences and pages are told apart by adding to them.
 enum Stream : uint64_t {
@@ -60,11 +58,11 @@ void fill_row(Fill fill, float scale, Random random, int64_t n, float* out) {
 
 }  // namespace
 
-CaseRun::Block& CaseRun::add_matrix(std::string name, int64_t n_rows, int64_t n_cols,
+CaseRun::Block& CaseRun::add_matrix(std::string_view name, int64_t n_rows, int64_t n_cols,
                                     Block::Role role) {
     const int64_t stride = n_cols + kGuard;
     Block& block = blocks_.emplace_back();
-    block.name = std::move(name);
+    block.name = name;
     block.role = role;
     block.buffer = alloc(static_cast<size_t>(n_rows * stride + 2 * kGuard) * sizeof(float));
     block.rows = {&block.buffer, kGuard * sizeof(float), DType::kF32, n_rows, n_cols, stride};
@@ -91,72 +89,6 @@ void CaseRun::fill_sequence_rows(Block& block, uint64_t stream) {
                      block.rows.n_cols, block.rows.row<float>(row++));
         }
     }
-}
-
-// Few rows are distinct in a large weight: making them costs more than running the case.
-Tensor CaseRun::make_weight(const CaseWeight& weight, uint64_t stream) {
-    const Format& format = format_of(weight.format);
-    const bool affine = is_affine(weight.format);
-    Tensor tensor;
-    tensor.name = "weight";
-    tensor.format = &format;
-    tensor.layout = &row_major_layout();
-    tensor.n_dims = 2;
-    tensor.shape = {weight.d_out, c_.d_in};
-    tensor.group_size = affine ? weight.group_size : 0;
-    tensor.scale_format = weight.scale_format;
-    const int n_planes = affine ? 3 : 1;
-    for (int p = 0; p < n_planes; p++) {
-        const int64_t stride =
-            p == 0 ? row_bytes(format, c_.d_in)
-                   : row_bytes(format_of(weight.scale_format), c_.d_in / weight.group_size);
-        auto& bytes = weights_.emplace_back(static_cast<size_t>(stride * weight.d_out));
-        tensor.planes[p] = {bytes.data(), stride};
-    }
-    auto at = [&](int plane, int64_t row) {
-        const Plane& p = tensor.planes[plane];
-        return const_cast<std::byte*>(p.data) + row * p.row_stride_bytes;
-    };
-    std::vector<float> row(static_cast<size_t>(c_.d_in));
-    for (int64_t j = 0; j < weight.d_out; j++) {
-        if (j >= kDistinctRows) {
-            for (int p = 0; p < n_planes; p++) {
-                memcpy(at(p, j), at(p, j % kDistinctRows),
-                       static_cast<size_t>(tensor.planes[p].row_stride_bytes));
-            }
-            continue;
-        }
-        fill_row(Fill::kNormal, c_.weight_scale,
-                 Random(seed_, stream + (static_cast<uint64_t>(j) << 8)), c_.d_in, row.data());
-        if (affine) {
-            encode_affine(row.data(), c_.d_in, weight.format == FormatId::kAffine4 ? 4 : 8,
-                          weight.group_size, weight.scale_format, at(0, j), at(1, j), at(2, j));
-        } else {
-            format.encode_row(row.data(), c_.d_in, at(0, j));
-        }
-    }
-    return tensor;
-}
-
-Tensor CaseRun::make_vector(int64_t n, uint64_t stream) {
-    const int64_t n_bytes = n * static_cast<int64_t>(sizeof(float));
-    auto& bytes = weights_.emplace_back(static_cast<size_t>(n_bytes));
-    fill_row(Fill::kNormal, c_.weight_scale, Random(seed_, stream), n,
-             reinterpret_cast<float*>(bytes.data()));
-    Tensor tensor;
-    tensor.name = "vector";
-    tensor.format = &format_of(FormatId::kF32);
-    tensor.layout = &row_major_layout();
-    tensor.n_dims = 1;
-    tensor.shape = {n};
-    tensor.planes[0] = {bytes.data(), n_bytes};
-    return tensor;
-}
-
-Linear CaseRun::make_linear(const CaseWeight& weight, uint64_t stream) {
-    Linear linear{make_weight(weight, stream), {}};
-    if (weight.bias) linear.bias = make_vector(weight.d_out, stream + 10);
-    return linear;
 }
 
 // A batch without a cache: rows of one prompt, or as many sequences of one decode row.
@@ -216,14 +148,16 @@ void CaseRun::make_sequences() {
 void CaseRun::make_cache(Block::Role role) {
     kv_.k_dtype = c_.k_dtype, kv_.v_dtype = c_.v_dtype;
     kv_.n_kv_heads = c_.n_kv_heads, kv_.d_head = c_.d_head;
-    for (Block** cache : {&k_, &v_}) {
-        *cache = &blocks_.emplace_back();
-        (*cache)->name = cache == &k_ ? "K" : "V";
-        (*cache)->role = role;
-        (*cache)->buffer = alloc(host_kv_bytes(kv_.n_slots, kv_.n_kv_heads, kv_.d_head,
-                                               cache == &k_ ? kv_.k_dtype : kv_.v_dtype));
-        poison((*cache)->buffer);
-    }
+    auto add = [&](std::string_view name, DType dtype) {
+        Block& block = blocks_.emplace_back();
+        block.name = name;
+        block.role = role;
+        block.buffer = alloc(host_kv_bytes(kv_.n_slots, kv_.n_kv_heads, kv_.d_head, dtype));
+        poison(block.buffer);
+        return &block;
+    };
+    k_ = add("K", kv_.k_dtype);
+    v_ = add("V", kv_.v_dtype);
     kv_.k = &k_->buffer, kv_.v = &v_->buffer;
     if (c_.op != Op::kAttention) return;
     std::vector<float> row(static_cast<size_t>(c_.n_kv_heads) * static_cast<size_t>(c_.d_head));
@@ -268,7 +202,8 @@ void CaseRun::make_operands() {
         case Op::kMatmul: {
             int64_t d_out = 0;
             for (const CaseWeight& w : c_.weights) {
-                linears_.push_back(make_linear(w, kWeightStream + linears_.size()));
+                linears_.push_back(
+                    weights_.linear(w, d, c_.weight_scale, kWeightStream + linears_.size()));
                 d_out += w.d_out;
             }
             if (c_.op == Op::kMatmul) fill_rows(*(x_ = &add_matrix("x", n, d, input)), kXStream);
@@ -276,7 +211,7 @@ void CaseRun::make_operands() {
             break;
         }
         case Op::kRmsNorm:
-            vector_ = make_vector(d, kWeightStream);
+            vector_ = weights_.vector(d, 0, c_.weight_scale, kWeightStream);
             fill_rows(*(x_ = &add_matrix("x", n, d * c_.n_heads, input)), kXStream);
             out_ = &add_matrix("out", n, d * c_.n_heads, output);
             break;
@@ -307,7 +242,7 @@ void CaseRun::make_operands() {
     }
 }
 
-CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed) {
+CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed), weights_(seed) {
     config_.n_heads = c_.n_heads, config_.n_kv_heads = c_.n_kv_heads, config_.d_head = c_.d_head;
     config_.d_rope = c_.d_rope, config_.rope_style = c_.rope_style;
     config_.rope_theta = c_.rope_theta, config_.rope_factors = c_.rope_factors;

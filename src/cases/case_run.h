@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "cases/case.h"
+#include "cases/random_weights.h"
 #include "model/step.h"
 #include "model/tables.h"
 
@@ -48,15 +49,12 @@ class CaseRun {
         Rows rows;
         Role role = Role::kInput;
         std::vector<std::byte> before;
-        std::string name;
+        std::string_view name;
     };
 
-    Block& add_matrix(std::string name, int64_t n_rows, int64_t n_cols, Block::Role role);
+    Block& add_matrix(std::string_view name, int64_t n_rows, int64_t n_cols, Block::Role role);
     void fill_rows(Block& block, uint64_t stream);
     void fill_sequence_rows(Block& block, uint64_t stream);
-    Linear make_linear(const CaseWeight& weight, uint64_t stream);
-    Tensor make_weight(const CaseWeight& weight, uint64_t stream);
-    Tensor make_vector(int64_t n, uint64_t stream);
     void make_rows();
     void make_sequences();
     void make_sample_rows();
@@ -70,8 +68,8 @@ class CaseRun {
     const Tables* tables_ = nullptr;
     ThreadPool* pool_ = nullptr;
 
-    std::deque<Block> blocks_;                    // addresses stay
-    std::deque<std::vector<std::byte>> weights_;  // bytes behind the tensors
+    std::deque<Block> blocks_;  // addresses stay
+    RandomWeights weights_;
     std::vector<Linear> linears_;
     Tensor vector_;
     Block *x_ = nullptr, *y_ = nullptr, *out_ = nullptr;  // the operands, as the op has them

@@ -1,0 +1,251 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cases/random.h"
+#include "cases/random_weights.h"
+#include "cpu/backend.h"
+#include "model/backend.h"
+#include "support/seed.h"
+
+// Whole steps of a small random model: what a sequence's logits are does not depend on the
+// sequences beside it, on how its prompt is cut, or on where it lies in the cache, bit for bit; and
+// every checkpoint's are near the reference's.
+
+namespace ridge {
+namespace {
+
+constexpr int kDecodeSteps = 3;
+
+struct ModelOptions {
+    bool qk_norm = false, bias = false;
+    RopeStyle rope_style = RopeStyle::kHalfSplit;
+    FormatId q = FormatId::kQ4_K, v = FormatId::kQ6_K, ffn = FormatId::kQ4_0;
+};
+
+Config make_config(const ModelOptions& options) {
+    Config config;
+    config.n_layers = 2, config.d_model = 256, config.n_heads = 6, config.n_kv_heads = 2;
+    config.d_head = 64, config.d_rope = 64, config.d_ff = 320, config.n_vocab = 131;
+    config.norm_eps = 1e-5f, config.rope_theta = 10000, config.rope_style = options.rope_style;
+    config.qk_norm = options.qk_norm;
+    return config;
+}
+
+Weights make_weights(const ModelOptions& options, const Config& c, RandomWeights& random) {
+    uint64_t stream = 100;
+    auto linear = [&](int64_t d_out, int64_t d_in, FormatId format, bool bias = false) {
+        const float scale = 1 / std::sqrt(static_cast<float>(d_in));
+        return random.linear({.d_out = d_out, .format = format, .bias = bias}, d_in, scale,
+                             stream++);
+    };
+    auto norm = [&](int64_t d) { return random.vector(d, 1, 0.1f, stream++); };
+    Weights weights;
+    weights.embedding = linear(c.n_vocab, c.d_model, FormatId::kQ8_0).weight;
+    for (int i = 0; i < c.n_layers; i++) {
+        Layer& layer = weights.layers.emplace_back();
+        layer.index = i;
+        layer.attn_norm = norm(c.d_model), layer.ffn_norm = norm(c.d_model);
+        layer.q = linear(c.d_q(), c.d_model, options.q, options.bias);
+        layer.k = linear(c.d_kv(), c.d_model, options.q, options.bias);
+        layer.v = linear(c.d_kv(), c.d_model, options.v, options.bias);
+        if (c.qk_norm) layer.q_norm = norm(c.d_head), layer.k_norm = norm(c.d_head);
+        layer.o = linear(c.d_model, c.d_q(), FormatId::kBF16);
+        layer.gate = linear(c.d_ff, c.d_model, options.ffn);
+        layer.up = linear(c.d_ff, c.d_model, options.ffn);
+        layer.down = linear(c.d_model, c.d_ff, options.ffn);
+    }
+    weights.output_norm = norm(c.d_model);
+    weights.head = linear(c.n_vocab, c.d_model, FormatId::kF16);
+    return weights;
+}
+
+// A prompt, the tokens fed after it, and where the sequence lies.
+struct TestSequence {
+    std::vector<Token> tokens;  // prompt and kDecodeSteps more
+    int64_t n_prompt = 0;
+    KvView view;
+    std::vector<int32_t> pages;
+};
+
+// Logits [n_vocab] of the last prompt row and of each decode step.
+using Logits = std::vector<std::vector<float>>;
+
+// Runs sequences on one checkpoint; each step is given the rows of every sequence.
+class Runner {
+  public:
+    Runner(const ModelOptions& options, std::string_view checkpoint, int n_threads)
+        : backend_(make_cpu_backend(n_threads)), random_(test_seed()) {
+        model_.config = make_config(options);
+        model_.weights = make_weights(options, model_.config, random_);
+        model_.rope_table = make_rope_table(model_.config);
+        model_.tables = resolve_tables(backend_->checkpoints(), checkpoint, backend_->caps());
+        kv_ = backend_->make_kv_cache(model_.config, DType::kF16, DType::kF16, 4096);
+        backend_->plan(model_, kv_, 512, 8);
+    }
+
+    // Positions begin[i]..end[i] of sequence i; logits of the last of them where they reach the
+    // prompt's end.
+    void step(std::span<const TestSequence> sequences, std::span<const int64_t> begin,
+              std::span<const int64_t> end, std::span<Logits> logits) {
+        std::vector<Token> tokens;
+        std::vector<int32_t> positions, logit_rows;
+        std::vector<int64_t> slots;
+        std::vector<SequenceSpan> spans;
+        std::vector<size_t> wanting;
+        for (size_t i = 0; i < sequences.size(); i++) {
+            const TestSequence& s = sequences[i];
+            if (begin[i] == end[i]) continue;
+            const bool decode = begin[i] >= s.n_prompt;
+            spans.push_back({static_cast<int32_t>(tokens.size()),
+                             static_cast<int32_t>(end[i] - begin[i]),
+                             decode ? RowClass::kDecode : RowClass::kPrompt, s.view});
+            for (int64_t p = begin[i]; p < end[i]; p++) {
+                tokens.push_back(s.tokens[static_cast<size_t>(p)]);
+                positions.push_back(static_cast<int32_t>(p));
+                slots.push_back(s.view.slot(p));
+            }
+            if (end[i] < s.n_prompt) continue;
+            logit_rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
+            wanting.push_back(i);
+        }
+        const Batch batch{tokens, positions, slots, spans, logit_rows, {}};
+        const StepResult result = backend_->wait(backend_->step(model_, kv_, batch));
+        for (size_t r = 0; r < wanting.size(); r++) {
+            const float* row = result.logits.row<float>(static_cast<int64_t>(r));
+            logits[wanting[r]].emplace_back(row, row + model_.config.n_vocab);
+        }
+    }
+
+  private:
+    std::unique_ptr<Backend> backend_;
+    RandomWeights random_;
+    Model model_;
+    KvCache kv_;
+};
+
+// The prompt in chunks, then the decode steps; nobody else in the batch.
+Logits run_alone(Runner& runner, const TestSequence& sequence, int64_t chunk) {
+    Logits logits;
+    const auto n = static_cast<int64_t>(sequence.tokens.size());
+    for (int64_t p = 0; p < n;) {
+        const int64_t end = p < sequence.n_prompt ? std::min(p + chunk, sequence.n_prompt) : p + 1;
+        runner.step({&sequence, 1}, {&p, 1}, {&end, 1}, {&logits, 1});
+        p = end;
+    }
+    return logits;
+}
+
+// All at once, the later ones starting later, so that prompts and decode rows share steps.
+std::vector<Logits> run_together(Runner& runner, std::span<const TestSequence> sequences,
+                                 int64_t chunk) {
+    const size_t n = sequences.size();
+    std::vector<Logits> logits(n);
+    std::vector<int64_t> begin(n), end(n);
+    bool busy = true;
+    for (int64_t round = 0; busy; round++) {
+        busy = false;
+        for (size_t i = 0; i < n; i++) {
+            const TestSequence& s = sequences[i];
+            const auto n_tokens = static_cast<int64_t>(s.tokens.size());
+            begin[i] = end[i];
+            if (begin[i] == n_tokens) continue;
+            busy = true;
+            if (round < static_cast<int64_t>(i) / 3) continue;
+            end[i] = begin[i] < s.n_prompt ? std::min(begin[i] + chunk, s.n_prompt) : begin[i] + 1;
+        }
+        if (busy) runner.step(sequences, begin, end, logits);
+    }
+    return logits;
+}
+
+std::vector<TestSequence> make_sequences() {
+    Random random(test_seed(), 70);
+    std::vector<TestSequence> sequences;
+    std::vector<int32_t> pages(32);  // the upper half of the cache, in random order
+    std::iota(pages.begin(), pages.end(), 32);
+    for (size_t i = pages.size() - 1; i > 0; i--) {
+        std::swap(pages[i], pages[static_cast<size_t>(random.below(static_cast<int64_t>(i) + 1))]);
+    }
+    int64_t next_slot = 0;
+    for (int64_t n_prompt : {1, 65, 2, 33, 130, 64, 9, 31}) {
+        TestSequence& s = sequences.emplace_back();
+        s.n_prompt = n_prompt;
+        for (int64_t i = 0; i < n_prompt + kDecodeSteps; i++) {
+            s.tokens.push_back(static_cast<Token>(random.below(131)));
+        }
+        s.view.base_slot = next_slot;
+        next_slot += n_prompt + kDecodeSteps;
+        const auto n_pages = (n_prompt + kDecodeSteps + kKvPagePositions - 1) / kKvPagePositions;
+        s.pages.assign(pages.end() - n_pages, pages.end());
+        pages.resize(pages.size() - static_cast<size_t>(n_pages));
+    }
+    return sequences;
+}
+
+void use_pages(std::vector<TestSequence>& sequences) {
+    for (TestSequence& s : sequences) s.view = {s.pages.data(), 0};
+}
+
+void expect_same_logits(const Logits& want, const Logits& got) {
+    ASSERT_EQ(want.size(), static_cast<size_t>(1 + kDecodeSteps));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); i++) {
+        for (size_t j = 0; j < want[i].size(); j++) {
+            ASSERT_TRUE(std::isfinite(want[i][j]));
+            ASSERT_EQ(want[i][j], got[i][j]) << "logit " << j << ", step " << i;
+        }
+    }
+}
+
+// Relative L2 error over all steps.
+void expect_close_logits(const Logits& want, const Logits& got) {
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        for (size_t j = 0; j < want[i].size(); j++) {
+            error += std::pow(double{got[i][j]} - double{want[i][j]}, 2);
+            size += std::pow(double{want[i][j]}, 2);
+        }
+    }
+    EXPECT_LT(std::sqrt(error / size), 1e-4);
+}
+
+void check_model(const ModelOptions& options) {
+    std::vector<Logits> ref;  // of the first checkpoint
+    for (const Checkpoint& checkpoint : make_cpu_backend(1)->checkpoints()) {
+        Runner runner(options, checkpoint.name, 2), other_runner(options, checkpoint.name, 3);
+        std::vector<TestSequence> sequences = make_sequences();
+        std::vector<Logits> alone;
+        for (const TestSequence& s : sequences) alone.push_back(run_alone(runner, s, 512));
+        if (ref.empty()) ref = alone;
+        use_pages(sequences);
+        const std::vector<Logits> together = run_together(runner, sequences, 512);
+        const std::vector<Logits> cut = run_together(other_runner, sequences, 23);
+        for (size_t i = 0; i < sequences.size(); i++) {
+            SCOPED_TRACE(fmt::format("prompt of {}, checkpoint {}, RIDGE_SEED={}",
+                                     sequences[i].n_prompt, checkpoint.name, test_seed()));
+            expect_same_logits(alone[i], together[i]);
+            expect_same_logits(alone[i], cut[i]);
+            expect_close_logits(ref[i], alone[i]);
+        }
+    }
+}
+
+TEST(BatchInvariance, logits_are_the_same_alone_and_among_seven_others) {
+    check_model({});
+}
+
+TEST(BatchInvariance, logits_are_the_same_with_head_norms_and_biases) {
+    check_model({.qk_norm = true,
+                 .bias = true,
+                 .rope_style = RopeStyle::kInterleaved,
+                 .q = FormatId::kQ4_1,
+                 .v = FormatId::kF16,
+                 .ffn = FormatId::kAffine4});
+}
+
+}  // namespace
+}  // namespace ridge
