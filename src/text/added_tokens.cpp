@@ -20,11 +20,6 @@ uint32_t code_at(std::string_view text, size_t at) {
     return decode_utf8(text.substr(at)).code;
 }
 
-bool is_word_char(uint32_t code) {
-    CharClass kind = char_class(code);
-    return code == '_' || kind == CharClass::kLetter || kind == CharClass::kNumber;
-}
-
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher() : nodes_(1) {}

@@ -16,7 +16,7 @@ struct AddedToken {
     Token id;
     bool left_strip = false;   // takes the white space before it
     bool right_strip = false;  // takes the white space after it
-    bool single_word = false;  // does not count next to a letter, a digit or '_'
+    bool single_word = false;  // does not count next to a word character
 };
 
 constexpr size_t kMaxAddedTokenBytes = 512;  // bounds what a look at one place of a text costs

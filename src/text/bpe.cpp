@@ -12,7 +12,7 @@ MergeTable::MergeTable() : key_(random_seed() | 1) {}
 
 void MergeTable::reserve(size_t n_merges) {
     CHECK(n_merges_ == 0);
-    slots_.assign(std::bit_ceil(2 * n_merges + 1), Merge{-1, -1, -1, 0});
+    slots_.assign(std::bit_ceil(n_merges + n_merges / 2 + 1), Merge{-1, -1, -1, 0});
 }
 
 size_t MergeTable::slot_of(Token left, Token right) const {
@@ -23,7 +23,7 @@ size_t MergeTable::slot_of(Token left, Token right) const {
 }
 
 void MergeTable::add(const Merge& merge) {
-    CHECK(merge.left >= 0 && merge.right >= 0 && 2 * (n_merges_ + 1) <= slots_.size());
+    CHECK(merge.left >= 0 && merge.right >= 0 && n_merges_ + 1 < slots_.size());
     size_t slot = slot_of(merge.left, merge.right);
     for (; slots_[slot].left >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
         if (slots_[slot].left == merge.left && slots_[slot].right == merge.right) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bitset>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -22,16 +23,46 @@ constexpr uint32_t kNumL = 19, kNumV = 21, kNumT = 28, kNumS = kNumL * kNumV * k
 constexpr uint32_t kTableEnd = 0x30000;
 constexpr int kMaxDecomposition = 8;  // the longest canonical one has 4 code points
 
+struct CodeRange {
+    uint32_t first, last;
+};
+
+// Marks and composites that came after Unicode 9, the version by which the published tokenizers
+// compose: these take them for characters that neither move nor compose.
+constexpr CodeRange kLateCodes[] = {
+    {0x07fd, 0x07fd},   {0x0897, 0x089f},   {0x08ca, 0x08d3},   {0x09fe, 0x09fe},
+    {0x0c3c, 0x0c3c},   {0x0d3b, 0x0d3c},   {0x0eba, 0x0eba},   {0x1715, 0x1715},
+    {0x1abf, 0x1aeb},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0x10d24, 0x10d27},
+    {0x10d69, 0x10d6d}, {0x10eab, 0x10eac}, {0x10efa, 0x10eff}, {0x10f46, 0x10f50},
+    {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x11380, 0x113e2},
+    {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11938, 0x11938}, {0x1193d, 0x1193e},
+    {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47},
+    {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97},
+    {0x11f41, 0x11f42}, {0x16100, 0x1612f}, {0x16d40, 0x16d6c}, {0x16ff0, 0x16ff1},
+    {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
+    {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef},
+};
+
+bool is_late(uint32_t code) {
+    auto after = std::upper_bound(
+        std::begin(kLateCodes), std::end(kLateCodes), code,
+        [](uint32_t value, const CodeRange& range) { return value < range.first; });
+    return after != std::begin(kLateCodes) && code <= std::prev(after)->last;
+}
+
 int decompose(uint32_t code, utf8proc_int32_t (&out)[kMaxDecomposition]) {
     int boundary = 0;
-    auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), out, kMaxDecomposition,
-                                     UTF8PROC_DECOMPOSE, &boundary);
+    auto n = is_late(code)
+                 ? 0
+                 : utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), out,
+                                           kMaxDecomposition, UTF8PROC_DECOMPOSE, &boundary);
     if (n >= 1 && n <= kMaxDecomposition) return static_cast<int>(n);
     out[0] = static_cast<utf8proc_int32_t>(code);
     return 1;
 }
 
 uint8_t combining_class(uint32_t code) {
+    if (is_late(code)) return 0;
     return static_cast<uint8_t>(
         utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class);
 }

@@ -26,6 +26,10 @@ constexpr CodeRange kLateNumbers[] = {
     {0x16d70, 0x16d79}, {0x1ccf0, 0x1ccf9}, {0x1e5f1, 0x1e5fa},
 };
 
+// Signs that are alphabetic: circled and squared letters.
+constexpr CodeRange kLetterSigns[] = {
+    {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+
 template <size_t n>
 bool contains(const CodeRange (&ranges)[n], uint32_t code) {
     const CodeRange* after = std::upper_bound(
@@ -69,6 +73,21 @@ CharClass char_class(uint32_t code) {
             return contains(kLateNumbers, code) ? CharClass::kNumber : CharClass::kOther;
         default:
             return CharClass::kOther;
+    }
+}
+
+bool is_word_char(uint32_t code) {
+    if (char_class(code) == CharClass::kLetter) return true;
+    switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+        case UTF8PROC_CATEGORY_MN:
+        case UTF8PROC_CATEGORY_MC:
+        case UTF8PROC_CATEGORY_ME:
+        case UTF8PROC_CATEGORY_ND:
+        case UTF8PROC_CATEGORY_NL:
+        case UTF8PROC_CATEGORY_PC:
+            return true;
+        default:
+            return code == 0x200c || code == 0x200d || contains(kLetterSigns, code);
     }
 }
 

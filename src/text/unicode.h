@@ -19,4 +19,7 @@ CharClass char_class(uint32_t code);
 
 bool is_white_space(uint32_t code);  // Unicode's White_Space property
 
+// \w of UTS #18: alphabetic characters, marks, decimal digits, connectors and joiners.
+bool is_word_char(uint32_t code);
+
 }  // namespace ridge
