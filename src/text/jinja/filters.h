@@ -1,0 +1,22 @@
+#pragma once
+
+#include "text/jinja/runtime.h"
+
+namespace ridge::jinja {
+
+// The filters and tests of Jinja by name. A name that Jinja has and this interpreter has not is
+// known, and an error when it is used.
+bool is_filter(std::string_view name);
+bool is_test(std::string_view name);
+Value apply_filter(Runtime& rt, const Str& name, const Value& subject, const Args& args);
+bool apply_test(Runtime& rt, const Str& name, const Value& subject, const Args& args);
+
+// One row of a table of filters.
+struct FilterRow {
+    std::string_view name;
+    Value (*apply)(Runtime& rt, const Value& subject, const Args& args);
+};
+std::span<const FilterRow> text_filters();      // text_filters.cpp
+std::span<const FilterRow> sequence_filters();  // sequence_filters.cpp
+
+}  // namespace ridge::jinja
