@@ -67,13 +67,17 @@ const Signature* find_signature(std::string_view text) {
 Content content_of(std::span<const std::byte> bytes) {
     std::string_view text = text_of(bytes);
     if (text.starts_with("GGUF")) return Content::kGguf;
-    if (text.size() < 9 || find_signature(text) != nullptr) return Content::kOther;
-    // safetensors: the length of the header, then the header, which is a JSON object. A length that
-    // lies within the file is taken for one, too: the reader says what is wrong with the header.
+    if (text.size() < 9) return Content::kOther;
+    // safetensors: the length of the header, then the header, which is a JSON object. Its length
+    // may look like the signature of something else (640 is that of a pickle), so both together
+    // come first. One of the two alone is taken for safetensors, too, where no signature says
+    // otherwise: the reader tells what is wrong with the header.
     uint64_t header_bytes;
     memcpy(&header_bytes, text.data(), sizeof header_bytes);
-    bool plausible = text[8] == '{' || header_bytes <= text.size() - sizeof header_bytes;
-    return plausible ? Content::kSafetensors : Content::kOther;
+    bool length_fits = header_bytes <= text.size() - sizeof header_bytes, opens = text[8] == '{';
+    if (length_fits && opens) return Content::kSafetensors;
+    if (find_signature(text) != nullptr) return Content::kOther;
+    return length_fits || opens ? Content::kSafetensors : Content::kOther;
 }
 
 void refuse_content(const std::string& path, std::span<const std::byte> bytes,

@@ -340,7 +340,7 @@ void place_tensors(const Cursor& in, uint64_t alignment, uint64_t n_file_bytes,
         if (!end || *end > n_file_bytes) {
             throw Error(
                 "{}: tensor {} has {} bytes at offset {} of the data, which begins at {}; "
-                "the file ends at {}",
+                "the file ends at {}: is it cut short?",
                 in.file(), printable(info.name), info.n_bytes, info.offset, data_start,
                 n_file_bytes);
         }

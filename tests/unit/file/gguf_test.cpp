@@ -33,6 +33,18 @@ TEST(Gguf, dimensions_are_turned_and_rows_lie_one_after_the_other) {
     EXPECT_EQ(model.find("second.weight")->planes[0].data - tensor.planes[0].data, 32);
 }
 
+TEST(Gguf, the_longest_names_and_the_bounds_of_the_alignment_are_read) {
+    for (uint32_t alignment : {8u, 65536u}) {
+        RawGguf file;
+        file.entries.push_back({"general.alignment", 4, raw(alignment)});
+        file.entries.push_back({std::string(65535, 'k'), 4, raw(1u)});
+        file.alignment = alignment;
+        file.tensors.pop_back();
+        file.tensors[0].name = std::string(63, 'n');
+        EXPECT_NE(open_image(file).find(std::string(63, 'n')), nullptr);
+    }
+}
+
 TEST(Gguf, alignment_64_is_honoured) {
     RawGguf file;
     file.entries.push_back({"general.alignment", 4, raw(64u)});

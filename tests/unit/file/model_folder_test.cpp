@@ -79,6 +79,22 @@ TEST(ModelFile, what_is_no_model_is_called_what_it_looks_like) {
     }
 }
 
+TEST(ModelFile, safetensors_are_known_whatever_their_header_length_looks_like) {
+    TestFolder folder;
+    folder.write("config.json", "{}");
+    std::string bytes = small_safetensors(), data = bytes.substr(bytes.size() - 4);
+    std::string header = bytes.substr(8, bytes.size() - 8 - 4);
+    // 640 begins like a pickle, 35,615 like gzip, 123 like JSON.
+    for (size_t n_header_bytes : {123, 640, 35'615}) {
+        std::string padded = header + std::string(n_header_bytes - header.size(), ' ');
+        std::string path = folder.write("x", raw<uint64_t>(padded.size()) + padded + data);
+        EXPECT_EQ(ModelFile::open(path).type(), FileType::kSafetensors);
+    }
+    expect_parts(open_error(folder.write("x", raw<uint64_t>(1000) + header + data)),
+                 {"header length is 1000"});
+    expect_parts(open_error(folder.write("x", raw<uint64_t>(2) + "[]")), {"array"});
+}
+
 TEST(ModelFile, a_path_that_is_no_readable_file_is_refused) {
     TestFolder folder;
     expect_parts(open_error(folder.path("absent.gguf")),
