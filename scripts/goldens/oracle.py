@@ -75,12 +75,15 @@ def permute(weight, n_heads):
 
 def load_state(model, state):
     """Fills a transformers model with float32 arrays; every parameter must be given, none may be left over."""
+    model = model.float()  # before loading: the configuration may ask for a type that would round
     state = {name: torch.from_numpy(np.ascontiguousarray(w, dtype=np.float32)) for name, w in state.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
     assert set(missing) <= tied and not unexpected, (missing, unexpected)
     model.tie_weights()
-    return model.float().eval()
+    for name, weight in model.state_dict().items():
+        assert name in tied or torch.equal(weight, state[name]), name
+    return model.eval()
 
 
 @torch.no_grad()
