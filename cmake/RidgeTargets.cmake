@@ -6,8 +6,8 @@ target_include_directories(ridge_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # A false alarm of GCC 12 about std::string's operator+ (its bug 105651).
-  target_compile_options(ridge_flags INTERFACE -Wno-restrict)
+  # False alarms of GCC 12 about std::string (its bugs 105651 and 105562).
+  target_compile_options(ridge_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 if(RIDGE_WERROR)
   target_compile_options(ridge_flags INTERFACE -Werror)
