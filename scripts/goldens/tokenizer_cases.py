@@ -2,12 +2,14 @@
 """Writes tests/golden_data/tokenizers/: small vocabularies of every kind that Ridge reads, and the ids that the official
 libraries (tokenizers, sentencepiece) give for many odd texts.
 
-    tokenizer_cases.py tests/golden_data/tokenizers
+    tokenizer_cases.py tests/golden_data/tokenizers [tests/fuzz/corpus]
 
 texts.json              the texts, and texts with control tokens in them
 <name>/tokenizer.json   a byte-level vocabulary for each pre-tokenizer, and the two forms of a Llama 2 vocabulary
 <name>/ids.json         {"plain": ids of each text, control tokens as plain text, "special": the same, as tokens}
 sentencepiece*.json     SentencePiece models as a GGUF file states them, with the ids of each text
+
+With a second folder it writes there what the fuzzers of the tokenizer begin from.
 """
 
 import io
@@ -16,6 +18,7 @@ import pathlib
 import random
 import sys
 
+import gguf
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -183,6 +186,64 @@ def write_tokenizer(folder, tokenizer, plain, marked, merges_as_text):
     write(folder / "ids.json", {"plain": ids(tokenizer, plain, False), "special": ids(tokenizer, marked, True)})
 
 
+def write_gguf(path, model, pre, tokens, types, merges=None, scores=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(model)
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if merges:
+        writer.add_token_merges(merges)
+    if scores:
+        writer.add_token_scores(scores)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def write_fuzz_seeds(folder):
+    tokens = ["a", "b", "\u0120", "1", "ab", "\u0120ab", "<|im_end|>", "<think>"]
+    vocab = {t: i for i, t in enumerate(tokens[:6])}
+    added = [special(tokens[6], lstrip=True), special(tokens[7])]
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    by_regex = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    pre = {"llama-bpe": [pre_tokenizers.Split(Regex(LLAMA3), "isolated"), bytes_only],
+           "qwen2": [pre_tokenizers.Split(Regex(QWEN2), "isolated"), bytes_only], "gpt-2": [by_regex],
+           "smollm": [pre_tokenizers.Digits(individual_digits=True), by_regex]}
+    for name, parts in pre.items():
+        tokenizer = Tokenizer(models.BPE(vocab, [("a", "b"), ("\u0120", "ab")], ignore_merges=name == "llama-bpe"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
+        tokenizer.normalizer = normalizers.NFC() if name == "qwen2" else None
+        tokenizer.add_special_tokens(added[:1])
+        tokenizer.add_tokens(added[1:])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|im_end|> $A", pair="$A $B:1", special_tokens=[("<|im_end|>", 6)])
+        write(folder / "tokenizer_json" / f"{name}.json", json.loads(tokenizer.to_str()))
+        write_gguf(folder / "tokenizer_gguf" / name, "gpt2", name, tokens, [1] * 6 + [3, 4],
+                   merges=["a b", "\u0120 ab"])
+    pieces = ["<unk>", "<s>", "</s>", "<0x41>", "\u2581", "a", "b", "ab", "\u2581ab"]
+    for form in ["legacy", "first"]:
+        tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(pieces)}, [("a", "b"), ("\u2581", "ab")],
+                                         unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+        if form == "legacy":
+            tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        else:
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=form, split=False)
+        tokenizer.add_special_tokens([special(t) for t in pieces[:3]])
+        write(folder / "tokenizer_json" / f"llama2-{form}.json", json.loads(tokenizer.to_str()))
+    write_gguf(folder / "tokenizer_gguf" / "llama2", "llama", "default", pieces, [2, 3, 3, 6, 1, 1, 1, 1, 1],
+               scores=[0.0, 0.0, 0.0, 0.0, -5.0, -4.0, -3.0, -2.0, -1.0])
+    (folder / "tokenize").mkdir(parents=True, exist_ok=True)
+    text = "it's 123\n\n  the \u6f22e\u0301 \x1e<think>\x1e<|im_end|>\x1e</s> aaaa"
+    for kind, name in enumerate(["gpt-2", "llama-bpe", "qwen2", "deepseek-r1-qwen", "smollm", "sentencepiece"]):
+        (folder / "tokenize" / name).write_bytes(bytes([kind]) + text.encode() + b"\xff\xf0\x9f")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     plain, marked = texts()
@@ -195,6 +256,8 @@ def main():
     for name, model in [("sentencepiece", model), ("sentencepiece-unknown", SentencePiece(400, byte_fallback=False))]:
         write(folder / f"{name}.json", {"tokens": model.tokens, "scores": model.scores, "types": model.types,
                                         "plain": [model.sp.encode(text) for text in plain]})
+    if len(sys.argv) > 2:
+        write_fuzz_seeds(pathlib.Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

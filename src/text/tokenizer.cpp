@@ -16,6 +16,7 @@ namespace ridge {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 29;  // keeps offsets of symbols within 31 bits
+constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 29;
 constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 26;
 
 // Which added tokens a part of a text may hold.
@@ -222,7 +223,13 @@ Tokenizer Tokenizer::open(const ModelFile& file, const std::string& pre_override
     std::optional<std::string> path = file.tokenizer_json_path();
     if (!path) throw Error("{}: has no tokenizer.json", printable(file.path(), 0));
     TokenizerConfigs configs{file.tokenizer_config(), file.generation_config(), &file.config()};
-    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(*path, configs, pre_override)));
+    return Tokenizer(std::make_unique<Impl>(
+        read_json_tokenizer(read_file(*path, kMaxJsonBytes), *path, configs, pre_override)));
+}
+
+Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name,
+                               const std::string& pre_override) {
+    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(json, name, {}, pre_override)));
 }
 
 Tokenizer Tokenizer::open_json(const std::string& path, const std::string& pre_override) {
@@ -235,7 +242,8 @@ Tokenizer Tokenizer::open_json(const std::string& path, const std::string& pre_o
     auto pointer = [](const std::optional<Json>& json) { return json ? &*json : nullptr; };
     TokenizerConfigs configs{pointer(tokenizer_config), pointer(generation_config),
                              pointer(config)};
-    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(json_path, configs, pre_override)));
+    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(read_file(json_path, kMaxJsonBytes),
+                                                                json_path, configs, pre_override)));
 }
 
 std::vector<Token> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -42,6 +42,9 @@ class Tokenizer {
     // From a tokenizer.json or a folder that holds one, and the tokenizer_config.json,
     // generation_config.json and config.json beside it where they are there.
     static Tokenizer open_json(const std::string& path, const std::string& pre_override = "");
+    // From the text of a tokenizer.json alone; `name` stands for it in errors.
+    static Tokenizer from_json(std::string_view json, const std::string& name,
+                               const std::string& pre_override = "");
 
     // Plain text, as the official tokenizers read it: control tokens in it are plain text (unless
     // parse_special), user-defined ones (Qwen3's <think>) are found.

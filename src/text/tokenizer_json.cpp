@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/printable.h"
 #include "text/tokenizer_configs.h"
 #include "text/tokenizer_json_reader.h"
@@ -13,8 +12,6 @@
 
 namespace ridge {
 namespace {
-
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 29;
 
 // Null for an absent member, for null, and where `object` is no object.
 const JsonMap* member(const JsonMap* object, const char* key) {
@@ -413,11 +410,12 @@ void read_ends(TokenizerSpec& spec, const TokenizerConfigs& configs, const JsonM
 
 }  // namespace
 
-TokenizerSpec read_json_tokenizer(const std::string& path, const TokenizerConfigs& configs,
+TokenizerSpec read_json_tokenizer(std::string_view text, const std::string& file,
+                                  const TokenizerConfigs& configs,
                                   const std::string& pre_override) {
     TokenizerSpec spec;
-    spec.file = printable(path, 0);
-    TokenizerJson json = read_tokenizer_json(read_file(path, kMaxFileBytes), spec.file);
+    spec.file = printable(file, 0);
+    TokenizerJson json = read_tokenizer_json(text, spec.file);
     const JsonMap& model = read_model(spec, json);
     SpaceMarks marks = read_normalizer(spec, json.rest);
     read_pre_tokenizer(spec, json.rest, marks, pre_override);

@@ -81,11 +81,12 @@ void set_end_tokens(TokenizerSpec& spec, const std::vector<Token>& named);
 // tokenizer.ggml.pre.
 TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata, const std::string& pre_override);
 
-// A tokenizer.json, with what the JSON files beside it say of BOS and the end of an answer (null:
-// not there). `pre_override`, unless empty, is used in place of its pre_tokenizer's rule.
+// A tokenizer.json's text, with what the JSON files beside it say of BOS and the end of an answer.
+// `file` names it in errors. `pre_override`, unless empty, is used in place of its pre_tokenizer's
+// rule.
 struct TokenizerConfigs;
-TokenizerSpec read_json_tokenizer(const std::string& path, const TokenizerConfigs& configs,
-                                  const std::string& pre_override);
+TokenizerSpec read_json_tokenizer(std::string_view json, const std::string& file,
+                                  const TokenizerConfigs& configs, const std::string& pre_override);
 
 // Merges of a SentencePiece BPE model, which has scores instead of a list: any two symbols whose
 // joined text is a token may merge, those of the highest score first (Kudo and Richardson 2018).
