@@ -76,7 +76,8 @@ class Bank {
         });
     }
 
-    static void encode_piece(const Format& format, float deviation, Random random, std::byte* out) {
+    static void encode_piece(const Format& format, float deviation, Random& random,
+                             std::byte* out) {
         float x[256];
         const int n = piece_elements(format);
         CHECK(n <= static_cast<int>(std::size(x)));
