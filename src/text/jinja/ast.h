@@ -108,6 +108,7 @@ struct MacroDef {
     NameId id = 0;
     std::vector<Parameter> parameters;
     Block body;
+    std::vector<NameId> unset;  // see scopes.h
     bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
 };
 
@@ -126,6 +127,7 @@ struct Stmt {
     std::vector<Branch> branches;
     std::vector<std::pair<Expr*, Expr*>> withs;  // target, value
     std::unique_ptr<MacroDef> macro;
+    std::vector<NameId> unset, otherwise_unset;  // of body and otherwise: see scopes.h
 };
 
 // A parsed template. It owns its source and everything that the nodes point at.
@@ -133,6 +135,7 @@ struct Program {
     std::string name;    // of the template, fit for a message
     std::string source;  // newlines made \n, the last one dropped
     Block body;
+    std::vector<NameId> unset;  // see scopes.h
 
     std::deque<Expr> exprs;
     std::deque<Stmt> stmts;

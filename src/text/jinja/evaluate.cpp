@@ -208,7 +208,7 @@ Value Interpreter::call(const Value& callee, const Args& args) {
 }
 
 Value Interpreter::call_macro(const Macro& macro, const Args& args) {
-    Scope* scope = new_scope(macro.scope);
+    Scope* scope = new_scope(macro.scope, macro.definition->unset);
     bind_macro(*macro.definition, args, *scope);
     TextBuilder out(rt_);
     run_block(macro.definition->body, *scope, out);

@@ -101,6 +101,16 @@ bool is_sequence(const Value& value) {
            value.is(Kind::kRange);
 }
 
+bool is_filter_name(Runtime& rt, const Value& value, const Value&) {
+    check_hashable(rt, value);
+    return value.is_string() && is_filter(value.text.view());
+}
+
+bool is_test_name(Runtime& rt, const Value& value, const Value&) {
+    check_hashable(rt, value);
+    return value.is_string() && is_test(value.text.view());
+}
+
 struct TestRow {
     std::string_view name;
     bool has_argument;
@@ -114,8 +124,8 @@ constexpr TestRow kTests[] = {
     {"divisibleby", true, is_divisible},
     {"defined", false, RIDGE_TEST(!v.is_undefined())},
     {"undefined", false, RIDGE_TEST(v.is_undefined())},
-    {"filter", false, RIDGE_TEST(v.is_string() && is_filter(v.text.view()))},
-    {"test", false, RIDGE_TEST(v.is_string() && is_test(v.text.view()))},
+    {"filter", false, is_filter_name},
+    {"test", false, is_test_name},
     {"none", false, RIDGE_TEST(v.is_none())},
     {"boolean", false, RIDGE_TEST(v.is(Kind::kBool))},
     {"false", false, RIDGE_TEST(v.is(Kind::kBool) && v.integer == 0)},

@@ -21,7 +21,7 @@ struct Spec {
     Str fill = Str::of(" ", false);
     char align = '\0';  // < > ^ =
     char sign = '-';    // - + space
-    bool alternate = false, zero = false, has_precision = false;
+    bool sign_given = false, alternate = false, zero = false, has_precision = false;
     char group = '\0';  // , or _
     int64_t width = 0, precision = 0;
     char type = '\0';
@@ -325,12 +325,10 @@ Spec parse_spec(Runtime& rt, const Str& text) {
     auto take = [&](std::string_view set) {
         return at < view.size() && set.find(view[at]) != std::string_view::npos ? view[at++] : '\0';
     };
-    if (char sign = take("+- ")) spec.sign = sign;
+    if (char sign = take("+- ")) spec.sign = sign, spec.sign_given = true;
     spec.alternate = take("#") != '\0';
-    if (take("0") != '\0' && spec.align == '\0') {
-        spec.fill = Str::of("0", false);
-        spec.align = '=';
-    }
+    spec.zero = take("0") != '\0' && spec.align == '\0';
+    if (spec.zero) spec.fill = Str::of("0", false);
     spec.width = read_digits(view, at, kMaxWidth, rt);
     spec.group = take(",_");
     if (take(".") != '\0') {
@@ -351,9 +349,12 @@ void append_field(Runtime& rt, TextBuilder& out, const Value& value, const Str& 
     auto is_one_of = [&](std::string_view set) {
         return spec.type != '\0' && set.find(spec.type) != std::string_view::npos;
     };
-    if (value.is_string() && (spec.type == '\0' || spec.type == 's') && spec.align != '=') {
+    bool numeric_only =
+        spec.align == '=' || spec.sign_given || spec.alternate || spec.group != '\0';
+    if (value.is_string() && (spec.type == '\0' || spec.type == 's') && !numeric_only) {
         return append_string(rt, out, spec, value.text);
     }
+    if (spec.zero) spec.align = '=';
     bool real = value.is_number() &&
                 (is_one_of(kRealTypes) || (value.is(Kind::kFloat) && spec.type == '\0'));
     if (real) {

@@ -68,12 +68,13 @@ void Interpreter::set_global(std::string_view name, const Value& value) {
 }
 
 void Interpreter::run(TextBuilder& out) {
+    leave_unset(root_, program_.unset);
     run_block(program_.body, root_, out);
 }
 
 // Scopes.
 
-Scope* Interpreter::new_scope(Scope* parent) {
+Scope* Interpreter::new_scope(Scope* parent, const std::vector<NameId>& unset) {
     rt_.step();
     if (free_scopes_.empty()) {
         rt_.charge(sizeof(Scope));
@@ -82,7 +83,12 @@ Scope* Interpreter::new_scope(Scope* parent) {
     Scope* scope = free_scopes_.back();
     free_scopes_.pop_back();
     scope->parent = parent;
+    leave_unset(*scope, unset);
     return scope;
+}
+
+void Interpreter::leave_unset(Scope& scope, const std::vector<NameId>& unset) {
+    for (NameId id : unset) set(scope, id, Value::missing());
 }
 
 void Interpreter::release(Scope* scope) {
@@ -109,6 +115,9 @@ Value Interpreter::look_up(NameId id, const Str& name, Scope& scope) {
         if (found == nullptr) continue;
         if (found->is_missing()) break;
         return *found;
+    }
+    if (name.view() == "self" || name.view() == "lipsum") {
+        rt_.fail("'{}' is not supported", name.view());
     }
     return Value::undefined(name);
 }
@@ -154,7 +163,7 @@ Interpreter::Flow Interpreter::run_statement(const Stmt& stmt, Scope& scope, Tex
         case StmtKind::kFilterBlock:
             return run_filter_block(stmt, scope, out);
         case StmtKind::kGeneration:
-            return run_in_new_scope(stmt.body, scope, out);
+            return run_in_new_scope(stmt.body, stmt.unset, scope, out);
         case StmtKind::kBreak:
             return Flow::kBreak;
         case StmtKind::kContinue:
@@ -172,9 +181,10 @@ Interpreter::Flow Interpreter::run_if(const Stmt& stmt, Scope& scope, TextBuilde
     return Flow::kNext;
 }
 
-Interpreter::Flow Interpreter::run_in_new_scope(const Block& block, Scope& scope,
+Interpreter::Flow Interpreter::run_in_new_scope(const Block& block,
+                                                const std::vector<NameId>& unset, Scope& scope,
                                                 TextBuilder& out) {
-    Scope* inner = new_scope(&scope);
+    Scope* inner = new_scope(&scope, unset);
     Flow flow = run_block(block, *inner, out);
     release(inner);
     return flow;
@@ -182,7 +192,7 @@ Interpreter::Flow Interpreter::run_in_new_scope(const Block& block, Scope& scope
 
 Interpreter::Flow Interpreter::run_set_block(const Stmt& stmt, Scope& scope) {
     TextBuilder text(rt_);
-    Scope* inner = new_scope(&scope);
+    Scope* inner = new_scope(&scope, stmt.unset);
     Flow flow = run_block(stmt.body, *inner, text);
     if (flow != Flow::kNext) return flow;
     Value value = Value::of(text.finish());
@@ -199,7 +209,7 @@ Interpreter::Flow Interpreter::run_set_block(const Stmt& stmt, Scope& scope) {
 
 Interpreter::Flow Interpreter::run_filter_block(const Stmt& stmt, Scope& scope, TextBuilder& out) {
     TextBuilder text(rt_);
-    Scope* inner = new_scope(&scope);
+    Scope* inner = new_scope(&scope, stmt.unset);
     Flow flow = run_block(stmt.body, *inner, text);
     if (flow != Flow::kNext) return flow;
     Value value = Value::of(text.finish());
@@ -212,7 +222,7 @@ Interpreter::Flow Interpreter::run_filter_block(const Stmt& stmt, Scope& scope, 
 }
 
 Interpreter::Flow Interpreter::run_with(const Stmt& stmt, Scope& scope, TextBuilder& out) {
-    Scope* inner = new_scope(&scope);
+    Scope* inner = new_scope(&scope, stmt.unset);
     for (const auto& [target, value] : stmt.withs) assign(*target, evaluate(*value, scope), *inner);
     Flow flow = run_block(stmt.body, *inner, out);
     release(inner);
@@ -308,7 +318,7 @@ Value Interpreter::fetch(Loop& loop) {
         const Value& item = loop.source->items.data[loop.source->position++];
         if (test == nullptr || loop.tested) return item;
         if (loop.test_scope == nullptr || loop.test_scope->captured) {
-            loop.test_scope = new_scope(loop.outer);
+            loop.test_scope = new_scope(loop.outer, {});
         }
         assign(*loop.statement->target, item, *loop.test_scope);
         if (is_true(evaluate(*test, *loop.test_scope))) return item;
@@ -361,9 +371,10 @@ Interpreter::Flow Interpreter::run_loop(Loop& loop, TextBuilder& out) {
         Value item = advance(loop);
         if (item.is_missing()) break;
         if (body == nullptr || body->captured) {
-            body = new_scope(loop.outer);
+            body = new_scope(loop.outer, stmt.unset);
         } else {
             body->variables.clear();
+            leave_unset(*body, stmt.unset);
         }
         if (reads_loop_) set(*body, loop_id_, self);
         assign(*stmt.target, item, *body);
@@ -375,7 +386,7 @@ Interpreter::Flow Interpreter::run_loop(Loop& loop, TextBuilder& out) {
     release(loop.test_scope);
     loop.finished = true;
     if (completed || stmt.otherwise.empty()) return Flow::kNext;
-    return run_in_new_scope(stmt.otherwise, *loop.outer, out);
+    return run_in_new_scope(stmt.otherwise, stmt.otherwise_unset, *loop.outer, out);
 }
 
 }  // namespace ridge::jinja

@@ -68,7 +68,8 @@ class Interpreter {
     Flow run_set_block(const Stmt& stmt, Scope& scope);
     Flow run_with(const Stmt& stmt, Scope& scope, TextBuilder& out);
     Flow run_filter_block(const Stmt& stmt, Scope& scope, TextBuilder& out);
-    Flow run_in_new_scope(const Block& block, Scope& scope, TextBuilder& out);
+    Flow run_in_new_scope(const Block& block, const std::vector<NameId>& unset, Scope& scope,
+                          TextBuilder& out);
     Flow run_loop(Loop& loop, TextBuilder& out);
     void run_call_block(const Stmt& stmt, Scope& scope, TextBuilder& out);
     Loop* make_loop(const Stmt& stmt, Scope& outer, const Value& iterable, int64_t depth0);
@@ -104,7 +105,8 @@ class Interpreter {
     Value call_cycler(const Args& args);
     Value call_strftime(const Args& args);
 
-    Scope* new_scope(Scope* parent);
+    Scope* new_scope(Scope* parent, const std::vector<NameId>& unset);
+    void leave_unset(Scope& scope, const std::vector<NameId>& unset);
     void release(Scope* scope);
 
     Runtime& rt_;

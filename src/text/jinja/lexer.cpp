@@ -43,17 +43,15 @@ Token Lexer::next() {
 
 Token Lexer::next_in_text() {
     Token token;
-    while (at_ < source_.size()) {
+    while (!tag_is_next_ && at_ < source_.size()) {
         if (lex_text(token)) return token;
-        if (state_ != State::kText) {  // the tag right here: its opening was looked at by lex_text
-            size_t end = at_ + 2;
-            if (peek(end) == '-' || peek(end) == '+') end++;
-            return take(state_ == State::kPrint ? TokenKind::kPrintBegin : TokenKind::kBlockBegin,
-                        end);
-        }
     }
-    token.line = line_;
-    return token;
+    if (!tag_is_next_) return Token{TokenKind::kEnd, line_, {}};
+    tag_is_next_ = false;
+    state_ = source_[at_ + 1] == '{' ? State::kPrint : State::kBlock;
+    bool sign = peek(at_ + 2) == '-' || peek(at_ + 2) == '+';
+    return take(state_ == State::kPrint ? TokenKind::kPrintBegin : TokenKind::kBlockBegin,
+                at_ + (sign ? 3 : 2));
 }
 
 std::string_view Lexer::strip_before_tag(std::string_view text, char sign, bool lstrip) const {
@@ -78,8 +76,8 @@ std::string_view Lexer::strip_before_tag(std::string_view text, char sign, bool 
     return text.substr(0, line_start);
 }
 
-// Consumes the text up to the next tag, and comments. Leaves state_ at kPrint or kBlock when such a
-// tag stands at at_. Gives a token when there is text.
+// Consumes the text up to the next tag, and comments. Sets tag_is_next_ when a print or block tag
+// stands at at_ then. Gives a token when there is text.
 bool Lexer::lex_text(Token& token) {
     size_t tag = at_;
     while (tag + 1 < source_.size() &&
@@ -106,7 +104,7 @@ bool Lexer::lex_text(Token& token) {
     if (source_[tag + 1] == '#') {
         skip_comment();
     } else {
-        state_ = source_[tag + 1] == '{' ? State::kPrint : State::kBlock;
+        tag_is_next_ = true;
     }
     return !text.empty();
 }

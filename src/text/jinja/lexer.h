@@ -71,7 +71,8 @@ class Lexer {
     uint32_t line_ = 1;
     bool line_starting_ = true;  // what was consumed last ended in a newline
     State state_ = State::kText;
-    std::string brackets_;  // closing brackets that are due
+    bool tag_is_next_ = false;  // the text before the tag at at_ was given
+    std::string brackets_;      // closing brackets that are due
 };
 
 // Newlines to \n, and the last one dropped, as Jinja does to its sources.

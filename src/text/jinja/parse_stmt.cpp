@@ -2,6 +2,7 @@
 
 #include "base/printable.h"
 #include "text/jinja/parser.h"
+#include "text/jinja/scopes.h"
 #include "text/jinja/unicode.h"
 
 namespace ridge::jinja {
@@ -28,6 +29,7 @@ std::unique_ptr<Program> parse(std::string source, std::string name) {
     }
     program->source = normalise_source(source);
     Parser(*program).parse_template();
+    find_unset_names(*program);
     return program;
 }
 

@@ -118,7 +118,7 @@ std::vector<Str> split_space(Runtime& rt, const Str& text, int64_t max_splits) {
         skip(false);
         push(rt, parts, text.slice(begin, at));
     }
-    push(rt, parts, strip(rt, text.slice(at, text.size), Value::none(), Side::kRight));
+    push(rt, parts, text.slice(at, text.size));
     return parts;
 }
 
@@ -136,7 +136,7 @@ std::vector<Str> rsplit_space(Runtime& rt, const Str& text, int64_t max_splits) 
         skip(true);
         if (end == 0) break;
         if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
-            push(rt, parts, strip(rt, text.slice(0, end), Value::none(), Side::kLeft));
+            push(rt, parts, text.slice(0, end));
             break;
         }
         size_t stop = end;
