@@ -44,6 +44,12 @@ bool read_switch(Where where, const std::string& text) {
     throw Error(ErrorKind::kUsage, "{} \"{}\": expected 1 or 0", where, printable(text));
 }
 
+// CLI11 puts two empty lines between groups of options.
+std::string without_empty_pairs(std::string text) {
+    for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+    return text;
+}
+
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});
@@ -223,7 +229,7 @@ CommandLine::CommandLine(std::string name, std::string summary, std::string exam
     impl_->app.name("ridge " + name);
     impl_->app.description(std::move(summary));
     impl_->app.footer("\nExample:\n  " + example);
-    impl_->app.set_help_flag("-h,--help", "show this and exit")->group("Other");
+    impl_->app.set_help_flag();  // parse() adds it, below the command's own options
     impl_->app.allow_extras();
     impl_->app.get_formatter()->column_width(34);
 }
@@ -269,13 +275,14 @@ bool CommandLine::given(std::string_view long_name) const {
 
 bool CommandLine::parse(const std::vector<std::string>& arguments) {
     Impl& impl = *impl_;
+    impl.app.set_help_flag("-h,--help", "show this and exit")->group(impl.group);
     std::vector<std::string> reversed = impl.normalise(arguments);
     std::reverse(reversed.begin(), reversed.end());
     try {
         impl.app.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
         Output output;
-        output.write(impl.app.help());
+        output.write(without_empty_pairs(impl.app.help()));
         output.flush();
         return false;
     } catch (const CLI::ParseError& e) {

@@ -88,8 +88,8 @@ void read_sizes(Inspection& model, const OpenOptions& open) {
 
 std::string size_text(int64_t n_bytes) {
     if (n_bytes < 10'000) return fmt::format("{} B", n_bytes);
-    if (n_bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(n_bytes) * 1e-3);
-    if (n_bytes < 10'000'000'000)
+    if (n_bytes < 1'000'000) return fmt::format("{:.1f} kB", static_cast<double>(n_bytes) * 1e-3);
+    if (n_bytes < 1'000'000'000)
         return fmt::format("{:.1f} MB", static_cast<double>(n_bytes) * 1e-6);
     return fmt::format("{:.2f} GB", static_cast<double>(n_bytes) * 1e-9);
 }

@@ -2,9 +2,10 @@
 
 #include <histedit.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
-#include <cstring>
+#include <cwchar>
 #include <deque>
 
 #include "base/error.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr size_t kMaxEntries = 1000;
 constexpr uint64_t kMaxHistoryBytes = uint64_t{4} << 20;
-constexpr size_t kMaxEntryBytes = 4096;  // a longer line is not kept
+constexpr size_t kIncomplete = static_cast<size_t>(-2);  // mbrtowc(): more bytes are needed
+constexpr size_t kMaxEntryBytes = 4096;                  // a longer line is not kept
 
 // libedit reads characters by the locale: one with UTF-8, or bytes above 127 are lost.
 void use_utf8_locale() {
@@ -40,9 +42,25 @@ struct LineReader::Impl {
         return *static_cast<Impl*>(self);
     }
     static char* show_prompt(EditLine* edit) { return of(edit).prompt.data(); }
-    static unsigned char on_ctrl_c(EditLine* edit, int) {
-        of(edit).ctrl_c = true;
-        return CC_EOF;  // ends el_gets()
+    // Reads a character for libedit, whose own function tries again when a signal interrupts it and
+    // so would swallow Ctrl-C.
+    static int read_character(EditLine* edit, wchar_t* out) {
+        std::mbstate_t state = {};
+        for (;;) {
+            errno = 0;
+            int byte = std::getc(stdin);
+            if (byte == EOF) {
+                int error = errno;
+                std::clearerr(stdin);
+                if (interrupted()) of(edit).ctrl_c = true;
+                if (error == EINTR && !interrupted()) continue;
+                return 0;  // ends el_gets()
+            }
+            char c = static_cast<char>(byte);
+            size_t n = std::mbrtowc(out, &c, 1, &state);
+            if (n == 0 || n == 1) return 1;
+            if (n != kIncomplete) state = {};  // bytes that are no character are dropped
+        }
     }
 
     void start_editing() {
@@ -57,11 +75,8 @@ struct LineReader::Impl {
         el_set(edit, EL_PROMPT, &show_prompt);
         el_set(edit, EL_EDITOR, "emacs");
         el_set(edit, EL_HIST, ::history, history);
-        // While a line is edited Ctrl-C is a key: as a signal, the first would be swallowed by
-        // libedit's retry of an interrupted read.
-        el_set(edit, EL_SETTY, "-d", "intr=", nullptr);
-        el_set(edit, EL_ADDFN, "ridge-drop-line", "drop the line", &on_ctrl_c);
-        el_set(edit, EL_BIND, "^C", "ridge-drop-line", nullptr);
+        el_set(edit, EL_SIGNAL, 1);  // the terminal is put back before a signal acts
+        el_set(edit, EL_GETCFN, &read_character);
         el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
         load_history();
     }
@@ -113,6 +128,8 @@ struct LineReader::Impl {
 
     Result read_edited(std::string& line) {
         ctrl_c = false;
+        // The prompt must not be there before the keys work: Ctrl-D in between would be lost.
+        el_set(edit, EL_PREP_TERM, 1);
         int n = 0;
         const char* typed = el_gets(edit, &n);
         if (ctrl_c) {

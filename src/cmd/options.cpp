@@ -37,7 +37,7 @@ constexpr SamplingOption kSampling[] = {
      }},
     {"--top-p", "X", "draw among the most probable that sum to X; 1: all",
      [](SamplingOptions& o, Where w, const std::string& t) { o.top_p = number(w, t, 0, 1); }},
-    {"--min-p", "X", "draw among those at least X times as probable as the first; 0: all",
+    {"--min-p", "X", "draw among those of X times the highest probability; 0: all",
      [](SamplingOptions& o, Where w, const std::string& t) { o.min_p = number(w, t, 0, 1); }},
     {"--repeat-penalty", "X", "weaken tokens seen before; 1: off",
      [](SamplingOptions& o, Where w, const std::string& t) {
@@ -55,8 +55,7 @@ constexpr SamplingOption kSampling[] = {
      [](SamplingOptions& o, Where w, const std::string& t) {
          o.frequency_penalty = number(w, t, -100, 100);
      }},
-    {"--logit-bias", "ID(+/-)BIAS",
-     "added to a token's logit, as in 15043+1 or 15043-inf; repeatable",
+    {"--logit-bias", "ID(+/-)BIAS", "added to a logit, as in 15043+1 or 15043-inf; repeatable",
      [](SamplingOptions& o, Where w, const std::string& t) {
          for (const auto& bias : parse_logit_bias(w, t)) o.logit_bias.push_back(bias);
      }},
@@ -85,8 +84,7 @@ void need_model(std::string_view command, const std::string& model) {
 void add_model_options(CommandLine& line, OpenOptions& open) {
     line.section("Model");
     add_model_option(line, open.model);
-    line.value("-c,--ctx-size", "N",
-               "positions of context; 0: the smaller of the model's and 8192 (default)",
+    line.value("-c,--ctx-size", "N", "positions of context; 0 (default): the model's, at most 8192",
                [&open](Where where, const std::string& text) {
                    open.n_ctx = parse_integer(where, text, 0, kMaxInt);
                });
@@ -178,8 +176,7 @@ std::optional<bool> AnswerOptions::thinking() const {
 void add_stop_options(CommandLine& line, AnswerOptions& options) {
     line.section("Ending");
     line.value("-n,--n-predict", "N",
-               "tokens to generate at most; -1: until the model ends or the context is full "
-               "(default)",
+               "tokens to generate; -1 (default): until an end or a full context",
                [&options](Where where, const std::string& text) {
                    options.n_predict = parse_integer(where, text, -1, kMaxInt);
                });

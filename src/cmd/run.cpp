@@ -44,7 +44,7 @@ bool parse(const std::vector<std::string>& arguments, RunOptions& options) {
     line.section("Output");
     line.flag("--json", "print one JSON object instead of the text", options.json);
     line.value("--logprobs", "N",
-               "with --json: log probabilities of each token and of the N most probable",
+               "with --json: log probabilities, also of the N most probable tokens",
                [&](Where where, const std::string& text) {
                    options.n_logprobs = static_cast<int>(parse_integer(where, text, 0, 1000));
                });

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ridge::cli {
+
+// Runs the built program as a user's shell would.
+
+using Arguments = std::vector<std::string>;
+
+struct Setting {
+    std::string input;                               // of standard input, then its end
+    std::map<std::string, std::string> environment;  // beside PATH, HOME and XDG_STATE_HOME
+    std::string output_path;         // standard output goes there; empty: it is kept
+    bool close_output = false;       // standard output is closed
+    size_t read_at_most = SIZE_MAX;  // then the reader of standard output goes away
+    // SIGINT is sent when this has come on standard output; empty: never.
+    std::string interrupt_after;
+};
+
+struct Result {
+    int status = -1;  // of exit; 1000 + number where a signal ended it
+    std::string out, err;
+};
+
+Result run(const Arguments& arguments, const Setting& setting = {});
+
+// A folder that lives as long as the test program.
+const std::string& scratch_folder();
+// A model of random weights, made once: d_model 256, 4,096 tokens, the tokenizer of its family.
+const std::string& tiny_model();
+std::string write_scratch(const std::string& name, const std::string& bytes);
+
+// The program on a terminal of its own: standard input, output and error.
+class Terminal {
+  public:
+    explicit Terminal(const Arguments& arguments);
+    ~Terminal();
+
+    void send(const std::string& keys);
+    // Waits until `text` has come after what was waited for before; false after `seconds`.
+    bool wait_for(const std::string& text, double seconds = 20);
+    int finish();  // the status, as Result has it
+    const std::string& seen() const { return seen_; }
+
+  private:
+    bool read_some(double seconds);
+
+    pid_t child_ = -1;
+    int fd_ = -1;
+    std::string seen_;
+    size_t waited_ = 0;
+};
+
+}  // namespace ridge::cli
