@@ -3,13 +3,15 @@
     python3 scripts/goldens/real_headers.py        # needs only Python
 
 Writes tests/golden_data/headers/*.json. A description has no vocabulary: a value {"filler": N} stands for N made-up
-strings (tokens, or merges), {"repeat": V, "n": N} for N times the same number. What it follows:
+strings (tokens, or merges), {"repeat": V, "n": N} for N times the same number. Tensors are holes, but for those in
+"values". What it follows:
  - the config.json and generation_config.json of meta-llama/Llama-3.2-1B-Instruct and Qwen/Qwen3-4B;
  - the metadata and the counts of tensor types that llama.cpp prints for their Q4_K_M files (147 tensors: 34 F32,
    96 Q4_K, 17 Q6_K; 398 tensors: 145 F32, 216 Q4_K, 37 Q6_K);
  - the order of tensors of llama.cpp's converter and of its quantiser, and of the safetensors library.
-The script checks what is known from elsewhere: those counts, the number of parameters, and the size to the byte of
-the published safetensors files (2,471,645,608; and 3,957,900,840 + 3,987,450,520 + 99,630,640).
+The script checks what is known from elsewhere: those counts, the size of the tensors that llama.cpp prints (762.81 MiB;
+2.32 GiB), the number of parameters, and the size to the byte of the published safetensors files (2,471,645,608; and
+3,957,900,840 + 3,987,450,520 + 99,630,640).
 """
 
 import collections
@@ -103,6 +105,21 @@ def gguf_tensors(m, kind):
     return [[n, s, q4_k_m(m, n, s)] for n, s in sorted(tensors, key=order)]
 
 
+BLOCK_BYTES = {"F32": 1024, "BF16": 512, "Q4_K": 144, "Q6_K": 210}  # of 256 elements
+
+
+def llama3_factors():
+    """What the frequency of each pair is divided by, from LLAMA_CONFIG's rope_scaling."""
+    s, factors = LLAMA_CONFIG["rope_scaling"], []
+    for i in range(LLAMA["d_head"] // 2):
+        frequency = LLAMA_CONFIG["rope_theta"] ** (-2 * i / LLAMA["d_head"])
+        turns = s["original_max_position_embeddings"] * frequency / (2 * math.pi)
+        smooth = min(max((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0), 1)
+        factors.append(float(f"{1 / ((1 - smooth) / s['factor'] + smooth):.9g}"))
+    assert factors[:15] == [1] * 15 and factors[18:] == [32] * 14
+    return factors
+
+
 def filler(n):
     return {"filler": n}
 
@@ -150,7 +167,11 @@ def write_gguf(file, m, kind):
         counts = collections.Counter(t for _, _, t in tensors)
         assert counts == ({"F32": 34, "Q4_K": 96, "Q6_K": 17} if m["arch"] == "llama" else
                           {"F32": 145, "Q4_K": 216, "Q6_K": 37}), counts
-    write(file, {"kind": "gguf", "alignment": 32, "metadata": gguf_metadata(m, kind), "tensors": tensors})
+        n_bytes = sum(math.prod(s) * BLOCK_BYTES[t] // 256 for _, s, t in tensors)
+        assert f"{n_bytes / 2**20:.2f}" == "762.81" if m["arch"] == "llama" else f"{n_bytes / 2**30:.2f}" == "2.32"
+    values = {"rope_freqs.weight": llama3_factors()} if m["arch"] == "llama" else {}
+    write(file, {"kind": "gguf", "alignment": 32, "metadata": gguf_metadata(m, kind), "tensors": tensors,
+                 "values": values})
 
 
 # safetensors

@@ -15,7 +15,7 @@ import pathlib
 import numpy as np
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import oracle
 
@@ -112,6 +112,15 @@ def make_model(file):
     return oracle.load_state(LlamaForCausalLM(config), state)
 
 
+def check_against_transformers(path, model):
+    """transformers' own reader of GGUF files must come to the same weights."""
+    path = pathlib.Path(path).absolute()
+    other = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, other[name]), name
+
+
 def row_of(position, logits, sign):
     top = np.argsort(-logits, kind="stable")[:20]
     return oracle.row_head(position, logits) | {
@@ -129,6 +138,7 @@ def main():
 
     file = oracle.Gguf(args.model)
     tokenizer, model = make_tokenizer(file), make_model(file)
+    check_against_transformers(args.model, model)
     double = make_model(file).double()
     sign = oracle.signs(model.config.vocab_size)
     prompts = []
