@@ -5,10 +5,13 @@
 namespace ridge {
 
 void* reserve_memory(size_t n_bytes) {
-    void* data = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* data = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return data == MAP_FAILED ? nullptr : data;
 }
 
-void release_memory(void* data, size_t n_bytes) { munmap(data, n_bytes); }
+void release_memory(void* data, size_t n_bytes) {
+    munmap(data, n_bytes);
+}
 
 }  // namespace ridge

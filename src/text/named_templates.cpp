@@ -148,6 +148,8 @@ constexpr NamedTemplate kTemplates[] = {
 
 }  // namespace
 
-std::span<const NamedTemplate> named_templates() { return kTemplates; }
+std::span<const NamedTemplate> named_templates() {
+    return kTemplates;
+}
 
 }  // namespace ridge
