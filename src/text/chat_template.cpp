@@ -108,44 +108,48 @@ std::optional<std::string> join_parts(const Json& parts) {
     return joined;
 }
 
+// The name under which templates read it, whatever the message calls its reasoning.
 void add_reasoning(Json& message) {
-    const Json* found = nullptr;
     for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
         auto at = message.find(key);
-        if (found == nullptr && at != message.end()) found = &*at;
+        if (at == message.end() || at->is_null()) continue;
+        Json reasoning = *at;
+        message["reasoning_content"] = std::move(reasoning);
+        return;
     }
-    if (found == nullptr) return;
-    Json reasoning = *found;
-    if (!message.contains("thinking")) message["thinking"] = reasoning;
-    message["reasoning_content"] = std::move(reasoning);
-}
-
-Json prepare_message(const Json& given, size_t index, bool reads_parts) {
-    if (!given.is_object()) throw Error("message {} is not an object", index);
-    Json message = Json::object();
-    auto calls = given.find("tool_calls");
-    bool has_calls = calls != given.end() && calls->is_array() && !calls->empty();
-    for (const auto& [key, value] : given.items()) {
-        if (key == "content" && value.is_null() && has_calls) {
-            message[key] = "";
-        } else if (key == "content" && value.is_array() && !reads_parts) {
-            std::optional<std::string> text = join_parts(value);
-            message[key] = text ? Json(std::move(*text)) : value;
-        } else if (!value.is_null()) {
-            message[key] = value;
-        }
-    }
-    add_reasoning(message);
-    return message;
 }
 
 Json prepare_messages(const Json& given, bool reads_parts) {
-    if (!given.is_array()) throw Error("messages: expected an array of objects");
     Json messages = Json::array();
     for (size_t i = 0; i < given.size(); i++) {
-        messages.push_back(prepare_message(given[i], i, reads_parts));
+        if (!given[i].is_object()) throw Error("message {} is not an object", i);
+        Json message = given[i];
+        auto content = message.find("content");
+        if (content != message.end() && content->is_array() && !reads_parts) {
+            std::optional<std::string> text = join_parts(*content);
+            if (text) *content = std::move(*text);
+        }
+        add_reasoning(message);
+        messages.push_back(std::move(message));
     }
     return messages;
+}
+
+// For templates that do not expect null: content becomes empty, any other such key goes. Empty when
+// there is none.
+std::optional<Json> without_nulls(const Json& messages) {
+    bool found = false;
+    Json result = Json::array();
+    for (const Json& message : messages) {
+        Json kept = Json::object();
+        for (const auto& [key, value] : message.items()) {
+            found = found || value.is_null();
+            if (!value.is_null()) kept[key] = value;
+            if (value.is_null() && key == "content") kept[key] = "";
+        }
+        result.push_back(std::move(kept));
+    }
+    return found ? std::optional<Json>(std::move(result)) : std::nullopt;
 }
 
 std::vector<RenderedSpan> spans_of(const jinja::TextBuilder& out) {
@@ -202,6 +206,8 @@ ChatTemplate ChatTemplate::named(std::string_view name, std::string bos_token,
 
 std::vector<RenderedSpan> ChatTemplate::render(const ChatInput& input,
                                                const jinja::Limits& limits) const {
+    if (!input.messages.is_array()) throw Error("messages: expected an array of objects");
+    if (!input.tools.is_null() && !input.tools.is_array()) throw Error("tools: expected an array");
     if (!input.extra.is_null() && !input.extra.is_object()) {
         throw Error("chat template variables: expected an object");
     }
@@ -211,37 +217,42 @@ std::vector<RenderedSpan> ChatTemplate::render(const ChatInput& input,
     if (n_bytes > kMaxInputBytes) {
         throw Error("the conversation has {} bytes, expected at most {}", n_bytes, kMaxInputBytes);
     }
-    Json messages = prepare_messages(input.messages, program_->reads_text_parts);
-
     jinja::Limits grown = limits;
     grown.max_steps += n_bytes;
     grown.max_memory_bytes += 8 * n_bytes;
     grown.max_output_bytes += 4 * n_bytes;
-    Runtime rt(grown, program_->name);
+
+    Json messages = prepare_messages(input.messages, program_->reads_text_parts);
+    try {
+        return run(input, messages, grown);
+    } catch (const Error&) {
+        std::optional<Json> plain = without_nulls(messages);
+        if (!plain) throw;
+        return run(input, *plain, grown);
+    }
+}
+
+std::vector<RenderedSpan> ChatTemplate::run(const ChatInput& input, const Json& messages,
+                                            const jinja::Limits& limits) const {
+    Runtime rt(limits, program_->name);
     jinja::CivilTime now =
         input.date.empty() ? jinja::local_time_now() : jinja::parse_date(input.date);
     jinja::Interpreter interpreter(rt, *program_, now);
-
     FromJson from_json(rt);
-    if (!bos_token_.empty()) {
-        interpreter.set_global("bos_token", Value::of(Str::of(bos_token_, true)));
-    }
-    if (!eos_token_.empty()) {
-        interpreter.set_global("eos_token", Value::of(Str::of(eos_token_, true)));
-    }
+    auto set = [&](std::string_view name, const Value& value) {
+        interpreter.set_global(name, value);
+    };
+    if (!bos_token_.empty()) set("bos_token", Value::of(Str::of(bos_token_, true)));
+    if (!eos_token_.empty()) set("eos_token", Value::of(Str::of(eos_token_, true)));
     // As transformers does: no tools and no documents are None, not undefined.
-    interpreter.set_global("documents", Value::none());
-    interpreter.set_global("add_generation_prompt", Value::of(input.add_generation_prompt));
-    if (input.enable_thinking) {
-        interpreter.set_global("enable_thinking", Value::of(*input.enable_thinking));
-    }
+    set("documents", Value::none());
+    set("add_generation_prompt", Value::of(input.add_generation_prompt));
+    if (input.enable_thinking) set("enable_thinking", Value::of(*input.enable_thinking));
     if (!input.extra.is_null()) {
-        for (const auto& [name, value] : input.extra.items()) {
-            interpreter.set_global(name, from_json.convert(value));
-        }
+        for (const auto& [name, value] : input.extra.items()) set(name, from_json.convert(value));
     }
-    interpreter.set_global("tools", from_json.convert(input.tools));
-    interpreter.set_global("messages", from_json.convert(messages));
+    set("tools", from_json.convert(input.tools));
+    set("messages", from_json.convert(messages));
 
     jinja::TextBuilder out(rt, jinja::TextBuilder::Use::kOutput);
     interpreter.run(out);

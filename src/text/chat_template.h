@@ -55,13 +55,13 @@ class ChatTemplate {
     ChatTemplate& operator=(ChatTemplate&&) noexcept;
     ~ChatTemplate();
 
-    // Neighbouring spans differ in origin, none is empty. Before the template sees the messages:
-    // - a key whose value is null is dropped, but the null content of a message with tool calls is
-    //   the empty text;
-    // - reasoning is found under reasoning_content and thinking, whichever of these or `reasoning`
-    //   the message has;
+    // Neighbouring spans differ in origin, none is empty. The template sees the messages as they
+    // are, but for this:
+    // - reasoning that a message has under `thinking` or `reasoning` is also reasoning_content;
     // - content in parts of {type: "text", text} is joined by newlines, unless the template reads
-    //   such parts itself.
+    //   such parts itself;
+    // - where a message has a null and the template fails, it runs again with null content made
+    //   empty and every other null left out.
     std::vector<RenderedSpan> render(const ChatInput& input,
                                      const jinja::Limits& limits = {}) const;
 
@@ -70,6 +70,8 @@ class ChatTemplate {
 
   private:
     ChatTemplate();
+    std::vector<RenderedSpan> run(const ChatInput& input, const Json& messages,
+                                  const jinja::Limits& limits) const;
 
     std::unique_ptr<jinja::Program> program_;
     std::string bos_token_, eos_token_;

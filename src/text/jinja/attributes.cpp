@@ -108,7 +108,7 @@ Value find_attribute(Runtime& rt, const Value& value, const Str& name) {
 }
 
 Value get_attribute(Runtime& rt, const Value& value, const Str& name) {
-    if (value.is_undefined() && !is_dunder(name.view())) fail_undefined(rt, value);
+    if (value.is_undefined() && name.view() != "__class__") fail_undefined(rt, value);
     Value found = find_attribute(rt, value, name);
     if (!found.is_missing()) return found;
     found = find_item(rt, value, Value::of(name));

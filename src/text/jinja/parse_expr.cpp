@@ -1,4 +1,5 @@
 #include <charconv>
+#include <unordered_set>
 
 #include "base/printable.h"
 #include "text/jinja/filters.h"
@@ -440,6 +441,7 @@ std::unique_ptr<CallArgs> Parser::parse_call_args(Expr* owner) {
     uint32_t line = token_.line;
     expect_op("(");
     bool first = true;
+    std::unordered_set<std::string_view> names;
     while (!token_.is_op(")")) {
         if (!first) {
             expect_op(",");
@@ -455,7 +457,7 @@ std::unique_ptr<CallArgs> Parser::parse_call_args(Expr* owner) {
             value = args->double_star = parse_expression();
         } else if (token_.kind == TokenKind::kName && ahead_.is_op("=")) {
             Str name = Str::of(token_.text, true);
-            for (const auto& [other, unused] : args->named) bad |= other.view() == name.view();
+            bad |= !names.insert(name.view()).second;
             skip();
             skip();
             value = parse_expression();

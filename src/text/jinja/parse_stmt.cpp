@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/printable.h"
 #include "text/jinja/parser.h"
@@ -331,13 +332,14 @@ Stmt* Parser::parse_with() {
 // (a, b=1): names, and values for those that are not given.
 void Parser::parse_signature(MacroDef& macro) {
     expect_op("(");
+    std::unordered_set<NameId> ids;
     while (!token_.is_op(")")) {
         if (!macro.parameters.empty()) expect_op(",");
         uint32_t line = token_.line;
         std::string_view name = expect_any_name();
         MacroDef::Parameter parameter{program_.id_of(name), Str::of(name, true), nullptr};
-        for (const MacroDef::Parameter& other : macro.parameters) {
-            if (other.id == parameter.id) fail(line, "parameter '{}' twice", printable(name, 60));
+        if (!ids.insert(parameter.id).second) {
+            fail(line, "parameter '{}' twice", printable(name, 60));
         }
         if (skip_if_op("=")) {
             parameter.fallback = parse_expression();

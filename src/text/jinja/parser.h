@@ -14,7 +14,7 @@ namespace ridge::jinja {
 
 constexpr int kMaxParserDepth = 800;  // levels of recursion: about six for a pair of parentheses
 constexpr int kMaxNodeDepth = 200;    // levels of one expression
-constexpr size_t kMaxNodes = 200'000;
+constexpr size_t kMaxNodes = 100'000;
 
 // Recursive descent over the lexer's tokens, rule for rule as Jinja's own parser. Expressions are
 // in parse_expr.cpp, statements in parse_stmt.cpp.
