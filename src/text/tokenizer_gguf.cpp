@@ -102,19 +102,18 @@ void read_merges(const GgufMetadata& metadata, TokenizerSpec& spec) {
     }
 }
 
-std::vector<float> read_scores(const GgufMetadata& metadata, const TokenizerSpec& spec) {
+// Empty where the file has none.
+std::vector<float> read_scores(const GgufMetadata& metadata, size_t n_tokens) {
     auto scores = metadata.find_f32s("tokenizer.ggml.scores");
-    if (!scores) {
-        throw Error("{}: tokenizer.ggml.scores is absent, expected for tokenizer.ggml.model llama",
-                    spec.file);
-    }
-    if (scores->size() != static_cast<size_t>(spec.vocabulary.size())) {
-        throw Error("{}: tokenizer.ggml.scores has {} entries, expected {}, one a token", spec.file,
-                    scores->size(), spec.vocabulary.size());
+    if (!scores) return {};
+    if (scores->size() != n_tokens) {
+        throw Error("{}: tokenizer.ggml.scores has {} entries, expected {}, one a token",
+                    metadata.file(), scores->size(), n_tokens);
     }
     for (size_t i = 0; i < scores->size(); i++) {
         if (std::isnan((*scores)[i])) {
-            throw Error("{}: tokenizer.ggml.scores[{}] is NaN, expected a number", spec.file, i);
+            throw Error("{}: tokenizer.ggml.scores[{}] is NaN, expected a number", metadata.file(),
+                        i);
         }
     }
     return *scores;
@@ -162,6 +161,7 @@ void read_byte_level(const GgufMetadata& metadata, const std::string& pre_overri
     spec.nfc = spec.pre->nfc;
     spec.ignore_merges = spec.pre->ignore_merges;
     read_tokens(metadata, spec);
+    read_scores(metadata, static_cast<size_t>(spec.vocabulary.size()));  // checked, not used
     read_merges(metadata, spec);
 }
 
@@ -177,12 +177,16 @@ void read_sentencepiece(const GgufMetadata& metadata, const std::string& pre_ove
                     spec.file);
     }
     read_tokens(metadata, spec);
+    std::vector<float> scores = read_scores(metadata, static_cast<size_t>(spec.vocabulary.size()));
+    if (scores.empty()) {
+        throw Error("{}: tokenizer.ggml.scores is absent, expected for tokenizer.ggml.model llama",
+                    spec.file);
+    }
     index_characters(spec);
-    add_score_merges(spec, read_scores(metadata, spec));
+    add_score_merges(spec, scores);
     spec.byte_fallback = true;
     bool prefix = metadata.find_bool("tokenizer.ggml.add_space_prefix").value_or(true);
     spec.space_prefix = prefix ? SpacePrefix::kAlways : SpacePrefix::kNone;
-    spec.unknown = read_id(metadata, spec, "tokenizer.ggml.unknown_token_id");
     for (Token id = 0; id < spec.vocabulary.size() && !spec.unknown; id++) {
         if (spec.vocabulary.type(id) == TokenType::kUnknown) spec.unknown = id;
     }
@@ -208,6 +212,10 @@ TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata, const std::strin
     }
     complete_added_tokens(spec);
 
+    read_id(metadata, spec, "tokenizer.ggml.padding_token_id");  // checked, not used
+    if (auto unknown = read_id(metadata, spec, "tokenizer.ggml.unknown_token_id")) {
+        spec.unknown = unknown;
+    }
     spec.bos = read_id(metadata, spec, "tokenizer.ggml.bos_token_id");
     spec.eos = read_id(metadata, spec, "tokenizer.ggml.eos_token_id");
     if (spec.kind == TokenizerKind::kCharacters) {

@@ -79,6 +79,14 @@ std::vector<GgufFault> gguf_faults() {
              g.flags = {{"add_bos_token", true}};
          },
          {"add_bos_token", "bos_token_id"}},
+        {"padding_past_the_vocabulary",
+         [](G& g) {
+             g.ids = {{"padding_token_id", 904}};
+         },
+         {"tokenizer.ggml.padding_token_id is 904", "0 to 903"}},
+        {"scores_of_another_length",
+         [](G& g) { g.scores.assign(903, 0.0f); },
+         {"tokenizer.ggml.scores", "903 entries", "904"}},
         {"no_merges", [](G& g) { g.merges.clear(); }, {"tokenizer.ggml.merges", "absent"}},
         {"merge_of_an_unknown_token",
          [](G& g) { g.merges[3] = "qqq zzz"; },
