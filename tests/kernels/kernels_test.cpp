@@ -144,8 +144,10 @@ TEST(BatchInvariance, rows_do_not_depend_on_their_number) {
                     }
                     return run_case(sized, test_seed(), checkpoint.tables, pool);
                 };
-                SCOPED_TRACE(finish_case(c.op == Op::kRope ? Case{} : c).name + ", checkpoint " +
-                             checkpoint.name);
+                SCOPED_TRACE(
+                    fmt::format("{} {}, checkpoint {}, RIDGE_SEED={}", op_name(c.op),
+                                c.weights.empty() ? "" : format_of(c.weights[0].format).name,
+                                checkpoint.name, test_seed()));
                 const Outputs all = run(67);
                 for (int64_t n_rows : {1, 2, 3, 4, 5, 8, 9, 64, 65}) {
                     expect_same_rows(run(n_rows).values, rows_of(all, 0, n_rows));
