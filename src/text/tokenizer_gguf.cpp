@@ -198,8 +198,9 @@ TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata, const std::strin
     TokenizerSpec spec;
     spec.file = metadata.file();
     auto model = metadata.find_string("tokenizer.ggml.model");
-    if (!model)
+    if (!model) {
         throw Error("{}: tokenizer.ggml.model is absent, expected gpt2 or llama", spec.file);
+    }
     if (*model == "gpt2") {
         spec.kind = TokenizerKind::kBytes;
         read_byte_level(metadata, pre_override, spec);

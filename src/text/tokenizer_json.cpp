@@ -117,16 +117,20 @@ void read_metaspace(TokenizerSpec& spec, const JsonMap& part) {
     }
 }
 
-// The rule of the Split and Digits that stand before a ByteLevel.
+// What stands in a pre_tokenizer with a ByteLevel.
 struct ByteLevelRule {
-    bool byte_level = false, digits = false;
-    std::string regex;
+    bool byte_level = false;
+    bool digits = false;      // Digits before all else
+    bool own_regex = false;   // the ByteLevel cuts by its own expression, GPT-2's
+    std::string split_regex;  // of a Split; empty: none
+
+    bool cuts() const { return own_regex || !split_regex.empty(); }
 };
 
 void read_byte_level_part(TokenizerSpec& spec, const JsonMap& part, ByteLevelRule& rule) {
     std::string type = text_member(spec, part, "type");
     const JsonMap* pattern = member(&part, "pattern");
-    if (type == "ByteLevel") {
+    if (type == "ByteLevel" && !rule.byte_level) {
         if (flag(spec, part, "add_prefix_space", true)) {
             throw Error(
                 "{}: pre_tokenizer has a ByteLevel with add_prefix_space true, expected "
@@ -134,15 +138,14 @@ void read_byte_level_part(TokenizerSpec& spec, const JsonMap& part, ByteLevelRul
                 spec.file);
         }
         rule.byte_level = true;
-        if (flag(spec, part, "use_regex", true) && rule.regex.empty()) rule.regex = "gpt-2";
-    } else if (type == "Digits" && flag(spec, part, "individual_digits", false) &&
-               rule.regex.empty()) {
+        rule.own_regex = flag(spec, part, "use_regex", true);
+    } else if (type == "Digits" && flag(spec, part, "individual_digits", false) && !rule.cuts()) {
         rule.digits = true;
-    } else if (type == "Split" && pattern != nullptr && rule.regex.empty() &&
+    } else if (type == "Split" && pattern != nullptr && !rule.cuts() &&
                !text_member(spec, *pattern, "Regex").empty() &&
                text_member(spec, part, "behavior") == "Isolated" &&
                !flag(spec, part, "invert", false)) {
-        rule.regex = text_member(spec, *pattern, "Regex");
+        rule.split_regex = text_member(spec, *pattern, "Regex");
     } else {
         throw Error(
             "{}: pre_tokenizer has {}, which is not known; --pre NAME uses one of {} in "
@@ -152,18 +155,17 @@ void read_byte_level_part(TokenizerSpec& spec, const JsonMap& part, ByteLevelRul
 }
 
 const PreTokenizer* find_rule(const TokenizerSpec& spec, const ByteLevelRule& rule) {
-    const PreTokenizer* pre = rule.regex == "gpt-2" ? find_pre_tokenizer("gpt-2")
-                                                    : find_pre_tokenizer_by_regex(rule.regex);
-    if (rule.digits && pre == find_pre_tokenizer("gpt-2"))
-        pre = find_pre_tokenizer("smollm");
-    else if (rule.digits)
-        pre = nullptr;
+    const PreTokenizer* gpt2 = find_pre_tokenizer("gpt-2");
+    const PreTokenizer* pre = find_pre_tokenizer_by_regex(rule.split_regex);
+    // Two different expressions, one within the pieces of the other, are no known rule.
+    if (rule.own_regex) pre = rule.split_regex.empty() || pre == gpt2 ? gpt2 : nullptr;
+    if (rule.digits) pre = pre == gpt2 ? find_pre_tokenizer("smollm") : nullptr;
     if (pre == nullptr) {
         throw Error(
-            "{}: pre_tokenizer has the unknown rule {}\"{}\"; --pre NAME uses one of {} in "
-            "its place",
-            spec.file, rule.digits ? "Digits, " : "", printable(rule.regex, 200),
-            pre_tokenizer_names());
+            "{}: pre_tokenizer has the unknown rule {}\"{}\"{}; --pre NAME uses one of {} in its "
+            "place",
+            spec.file, rule.digits ? "Digits, " : "", printable(rule.split_regex, 200),
+            rule.own_regex ? ", ByteLevel with use_regex" : "", pre_tokenizer_names());
     }
     return pre;
 }

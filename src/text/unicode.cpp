@@ -86,6 +86,8 @@ bool is_word_char(uint32_t code) {
         case UTF8PROC_CATEGORY_NL:
         case UTF8PROC_CATEGORY_PC:
             return true;
+        case UTF8PROC_CATEGORY_CN:
+            return contains(kLateNumbers, code);  // all are decimal digits
         default:
             return code == 0x200c || code == 0x200d || contains(kLetterSigns, code);
     }
