@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes what jinja2 makes of chat templates, set up as transformers sets it up for them.
 
-    chat_cases.py tests/golden_data/chat
+    chat_cases.py tests/golden_data/chat [tests/fuzz/corpus/jinja]
 
 conversations.json  many conversations under the five published templates *.jinja of that folder
 snippets.json       the templates of snippets.txt (parted by lines of "%%"), each with the text that
                     it gives, or that it is an error; and the variables that they see
+
+With a second folder it writes there what the fuzzer of the templates begins from.
 """
 
 import copy
@@ -216,12 +218,19 @@ def main():
         (folder / name).write_text(text + "\n")
 
     write("conversations.json", {"date": NOW.strftime("%Y-%m-%d"), "cases": conversations(sources)})
-    snippets = (folder / "snippets.txt").read_text().split("\n%%\n")
+    snippets = (folder / "snippets.txt").read_bytes().decode().removesuffix("\n").split("\n%%\n")
     write("snippets.json", {
         "date": NOW.strftime("%Y-%m-%d"),
         "variables": VARIABLES,
         "cases": [{"template": s, **render(s, VARIABLES)} for s in snippets],
     })
+    if len(sys.argv) > 2:
+        corpus = pathlib.Path(sys.argv[2])
+        corpus.mkdir(parents=True, exist_ok=True)
+        for name in TEMPLATES:
+            (corpus / name).write_text(sources[name])
+        for i in range(0, len(snippets), 3):
+            (corpus / f"snippet-{i}").write_text(snippets[i], newline="")
 
 
 if __name__ == "__main__":

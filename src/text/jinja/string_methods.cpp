@@ -61,7 +61,10 @@ Value call_partition(Runtime& rt, const Method& method, const Args& args) {
         return right ? list_of(rt, {none, none, text}, Kind::kTuple)
                      : list_of(rt, {text, none, none}, Kind::kTuple);
     }
-    return list_of(rt, {text.slice(0, at), by, text.slice(at + by.size, text.size)}, Kind::kTuple);
+    // The separator as the text has it, with the text's origin.
+    size_t end = at + by.size;
+    return list_of(rt, {text.slice(0, at), text.slice(at, end), text.slice(end, text.size)},
+                   Kind::kTuple);
 }
 
 // The part of the text that find, count and startswith look at.
