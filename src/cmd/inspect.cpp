@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 
+#include "base/checked_math.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -228,7 +230,7 @@ int inspect_command(const std::vector<std::string>& arguments) {
     Output output;
     if (options.json) {
         read_sizes(model, options.open);
-        output.write(dump_json(inspection_json(model)) + "\n");
+        output.write_json(inspection_json(model));
         output.flush();
         return 0;
     }

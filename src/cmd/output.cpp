@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "base/utf8.h"
 
 namespace ridge {
 namespace {
@@ -37,6 +38,10 @@ void Output::write_untrusted(std::string_view text) {
     }
 }
 
+void Output::write_json(const nlohmann::ordered_json& value) {
+    write(dump_json(value, is_terminal_) + "\n");
+}
+
 void Output::flush() {
     errno = 0;
     if (std::fflush(stdout) != 0) fail(errno);
@@ -51,8 +56,20 @@ void write_error(std::string_view text) {
     std::fflush(stderr);
 }
 
-std::string dump_json(const nlohmann::ordered_json& value) {
-    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string dump_json(const nlohmann::ordered_json& value, bool ascii_controls) {
+    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (!ascii_controls) return text;
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        Utf8Char c = decode_utf8(std::string_view(text).substr(at));
+        if (c.code >= 0x7f && c.code < 0xa0) {
+            out += fmt::format("\\u{:04x}", c.code);
+        } else {
+            out.append(text, at, c.n_bytes);
+        }
+        at += c.n_bytes;
+    }
+    return out;
 }
 
 StatusLine::StatusLine(bool enabled) : enabled_(enabled && ridge::is_terminal(kStderrFd)) {}

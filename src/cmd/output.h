@@ -24,6 +24,9 @@ class Output {
     // Text of a model or a file: on a terminal, whatever could steer it is made visible; otherwise
     // exactly its bytes. Characters must not be cut between calls.
     void write_untrusted(std::string_view text);
+    // The value on one line. Bytes that are not UTF-8 become U+FFFD; on a terminal, control
+    // characters that JSON lets stand are escaped too.
+    void write_json(const nlohmann::ordered_json& value);
     void flush();  // a command that has not called this after its last write has not succeeded
 
   private:
@@ -34,8 +37,9 @@ class Output {
 void say(std::string_view line);          // "ridge: " and the line
 void write_error(std::string_view text);  // the text as it is
 
-// The value on one line; bytes that are not UTF-8 become U+FFFD.
-std::string dump_json(const nlohmann::ordered_json& value);
+// The value on one line. Bytes that are not UTF-8 become U+FFFD. `ascii_controls`: DEL and the C1
+// controls are written as \u00NN, as JSON has the C0 controls in any case.
+std::string dump_json(const nlohmann::ordered_json& value, bool ascii_controls = false);
 
 // A line on standard error that is written over again: what is being done, and how far it is.
 // Nothing is shown unless `enabled` and standard error is a terminal.

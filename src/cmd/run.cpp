@@ -176,7 +176,7 @@ class Run {
             if (!options_.json) writer.write(event);
         });
         if (options_.json) {
-            output_.write(dump_json(result(request.prompt)) + "\n");
+            output_.write_json(result(request.prompt));
             output_.flush();
         } else {
             writer.finish(output_.is_terminal());

@@ -172,7 +172,7 @@ int template_command(const std::vector<std::string>& arguments) {
     json["text"] = text;
     json["spans"] = std::move(parts);
     if (tokenizer) json["tokens"] = tokenizer->encode(views);
-    output.write(dump_json(json) + "\n");
+    output.write_json(json);
     output.flush();
     return 0;
 }

@@ -100,7 +100,7 @@ void run_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, Outpu
             if (!value.is_string()) throw Error("{}: expected a JSON string", where);
             result = encode(tokenizer, value.get_ref<const std::string&>(), options);
         }
-        output.write(dump_json(result) + "\n");
+        output.write_json(result);
         output.flush();
     });
 }
@@ -115,7 +115,7 @@ void run_decode(const Tokenizer& tokenizer, const TokenizeOptions& options, Outp
     if (options.json) {
         Json json;
         json["text"] = text;
-        output.write(dump_json(json) + "\n");
+        output.write_json(json);
         return;
     }
     output.write_untrusted(text);
@@ -128,7 +128,7 @@ void run_encode(const Tokenizer& tokenizer, const TokenizeOptions& options, Outp
     if (options.json) {
         Json json;
         json["tokens"] = tokens;
-        output.write(dump_json(json) + "\n");
+        output.write_json(json);
         return;
     }
     for (Token token : tokens)

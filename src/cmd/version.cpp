@@ -55,7 +55,7 @@ int version_command(const std::vector<std::string>& arguments) {
         json["n_threads"] = default_n_threads();
         json["instruction_sets"] = instruction_sets();
         json["devices"] = {"cpu"};
-        output.write(dump_json(json) + "\n");
+        output.write_json(json);
     } else {
         std::string sets;
         for (const std::string& set : instruction_sets()) sets += " " + set;

@@ -1,0 +1,77 @@
+#include "cmd/options.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace ridge {
+namespace {
+
+constexpr int kVocab = 100;
+
+TEST(SamplingOptions, change_only_what_was_asked) {
+    SampleParams params;  // as a model's file would have filled it
+    params.temperature = 0.6f;
+    params.top_k = 20;
+    params.seed = 5;
+    SamplingOptions options;
+    options.apply(params, kVocab);
+    EXPECT_EQ(params.temperature, 0.6f);
+    EXPECT_EQ(params.top_k, 20);
+    EXPECT_EQ(params.seed, 5u);
+    EXPECT_TRUE(options.set("top-k", "--top-k", "0"));
+    EXPECT_TRUE(options.set("repeat-last-n", "--repeat-last-n", "-1"));
+    EXPECT_TRUE(options.set("seed", "--seed", "7"));
+    options.apply(params, kVocab);
+    EXPECT_EQ(params.temperature, 0.6f);
+    EXPECT_EQ(params.top_k, 0);
+    EXPECT_EQ(params.penalty_last_n, -1);
+    EXPECT_EQ(params.seed, 7u);
+}
+
+TEST(SamplingOptions, greedy_is_temperature_0) {
+    SampleParams params;
+    SamplingOptions options;
+    options.temperature = 2.0f;
+    options.greedy = true;
+    options.apply(params, kVocab);
+    EXPECT_EQ(params.temperature, 0);
+}
+
+TEST(SamplingOptions, know_their_names) {
+    SamplingOptions options;
+    for (const std::string& line : list_sampling(SampleParams())) {
+        std::string name = line.substr(0, line.find(' '));
+        EXPECT_TRUE(options.set(name, name, line.substr(name.size() + 1))) << line;
+    }
+    EXPECT_FALSE(options.set("colour", "/set", "red"));
+    EXPECT_FALSE(options.set("--temp", "/set", "1"));
+}
+
+TEST(SamplingOptions, a_bias_needs_a_token_of_the_vocabulary) {
+    SamplingOptions options;
+    options.set("logit-bias", "--logit-bias", "99+1");
+    SampleParams params;
+    options.apply(params, kVocab);
+    ASSERT_EQ(params.logit_bias.size(), 1u);
+    options.set("logit-bias", "--logit-bias", "100-inf");
+    try {
+        options.apply(params, kVocab);
+        FAIL() << "no Error";
+    } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+        EXPECT_NE(std::string(e.what()).find("--logit-bias 100"), std::string::npos);
+    }
+}
+
+TEST(AnswerOptions, thinking_is_left_to_the_template_unless_asked) {
+    AnswerOptions options;
+    EXPECT_FALSE(options.thinking().has_value());
+    options.no_think = true;
+    EXPECT_EQ(options.thinking(), std::optional<bool>(false));
+    options.think = true;
+    EXPECT_EQ(options.thinking(), std::optional<bool>(true));
+}
+
+}  // namespace
+}  // namespace ridge
