@@ -61,61 +61,36 @@ class TimeWriter {
     // False: the directive is not known.
     bool append(std::string& out, char directive, bool padded) {
         padded_ = padded;
-        int hour12 = t_.hour % 12 == 0 ? 12 : t_.hour % 12;
+        return append_date(out, directive) || append_clock(out, directive) ||
+               composed(out, directive);
+    }
+
+  private:
+    bool append_date(std::string& out, char directive) const {
         switch (directive) {
             case 'a':
-                out += kDays[week_day_].substr(0, 3);
-                return true;
+                return text(out, kDays[week_day_].substr(0, 3));
             case 'A':
-                out += kDays[week_day_];
-                return true;
+                return text(out, kDays[week_day_]);
             case 'b':
             case 'h':
-                out += kMonths[t_.month - 1].substr(0, 3);
-                return true;
+                return text(out, kMonths[t_.month - 1].substr(0, 3));
             case 'B':
-                out += kMonths[t_.month - 1];
-                return true;
+                return text(out, kMonths[t_.month - 1]);
             case 'C':
                 return number(out, t_.year / 100, 2);
             case 'd':
                 return number(out, t_.day, 2);
             case 'e':
                 return number(out, t_.day, 2, ' ');
-            case 'f':
-                return number(out, t_.microsecond, 6);
             case 'g':
                 return number(out, iso_week(t_).year % 100, 2);
             case 'G':
                 return number(out, iso_week(t_).year, 1);
-            case 'H':
-                return number(out, t_.hour, 2);
-            case 'I':
-                return number(out, hour12, 2);
             case 'j':
                 return number(out, year_day_, 3);
-            case 'k':
-                return number(out, t_.hour, 2, ' ');
-            case 'l':
-                return number(out, hour12, 2, ' ');
             case 'm':
                 return number(out, t_.month, 2);
-            case 'M':
-                return number(out, t_.minute, 2);
-            case 'n':
-                out += '\n';
-                return true;
-            case 'p':
-                out += t_.hour < 12 ? "AM" : "PM";
-                return true;
-            case 'P':
-                out += t_.hour < 12 ? "am" : "pm";
-                return true;
-            case 'S':
-                return number(out, t_.second, 2);
-            case 't':
-                out += '\t';
-                return true;
             case 'u':
                 return number(out, week_day_ == 0 ? 7 : week_day_, 1);
             case 'U':
@@ -130,18 +105,46 @@ class TimeWriter {
                 return number(out, t_.year % 100, 2);
             case 'Y':
                 return number(out, t_.year, 1);
+            default:
+                return false;
+        }
+    }
+
+    bool append_clock(std::string& out, char directive) const {
+        int hour12 = t_.hour % 12 == 0 ? 12 : t_.hour % 12;
+        switch (directive) {
+            case 'f':
+                return number(out, t_.microsecond, 6);
+            case 'H':
+                return number(out, t_.hour, 2);
+            case 'I':
+                return number(out, hour12, 2);
+            case 'k':
+                return number(out, t_.hour, 2, ' ');
+            case 'l':
+                return number(out, hour12, 2, ' ');
+            case 'M':
+                return number(out, t_.minute, 2);
+            case 'n':
+                return text(out, "\n");
+            case 'p':
+                return text(out, t_.hour < 12 ? "AM" : "PM");
+            case 'P':
+                return text(out, t_.hour < 12 ? "am" : "pm");
+            case 'S':
+                return number(out, t_.second, 2);
+            case 't':
+                return text(out, "\t");
             case 'z':
             case 'Z':
                 return true;  // a time without a zone
             case '%':
-                out += '%';
-                return true;
+                return text(out, "%");
             default:
-                return composed(out, directive);
+                return false;
         }
     }
 
-  private:
     bool composed(std::string& out, char directive) {
         std::string_view parts;
         switch (directive) {
@@ -176,6 +179,11 @@ class TimeWriter {
                 out += part;
             }
         }
+        return true;
+    }
+
+    static bool text(std::string& out, std::string_view piece) {
+        out += piece;
         return true;
     }
 

@@ -23,6 +23,8 @@ Value negate(Runtime& rt, const Value& a);
 Value plus(Runtime& rt, const Value& a);
 double to_real(const Value& number);
 
+// Sequences: sequences.cpp.
+
 int64_t length(Runtime& rt, const Value& value);  // len()
 int64_t range_size(const Range& range);
 // The values that iterating gives; an iterator is used up by it.
