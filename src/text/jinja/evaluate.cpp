@@ -328,6 +328,7 @@ Value Interpreter::call_dict(std::string_view name, const Args& args) {
     DictBuilder dict(rt_);
     if (args.positional.size() > 1) rt_.fail("{} takes at most one value by order", name);
     for (const Value& source : args.positional) {
+        if (source.is_undefined()) fail_undefined(rt_, source);
         if (source.is_dict()) {
             for (const Pair& pair : source.pairs) dict.set(pair.key, pair.value);
             continue;

@@ -67,6 +67,8 @@ bool is_divisible(Runtime& rt, const Value& value, const Value& by) {
 bool is_same(Runtime& rt, const Value& a, const Value& b) {
     if (a.kind != b.kind) return false;
     switch (a.kind) {
+        case Kind::kUndefined:
+            return false;  // each look-up gives one of its own
         case Kind::kList:
         case Kind::kTuple:
             return a.items.data == b.items.data && a.items.size == b.items.size;

@@ -126,6 +126,7 @@ bool Lexer::match_raw_begin(size_t tag, size_t& end, char& sign) const {
 
 bool Lexer::lex_raw(size_t begin, Token& token) {
     advance(begin);
+    if (begin == source_.size()) return false;  // as Jinja has it, no error
     for (size_t tag = source_.find("{%", begin); tag != std::string_view::npos;
          tag = source_.find("{%", tag + 2)) {
         size_t at = tag + 2;
@@ -155,6 +156,7 @@ bool Lexer::lex_raw(size_t begin, Token& token) {
 void Lexer::skip_comment() {
     size_t begin = at_ + 2;
     if (peek(begin) == '-' || peek(begin) == '+') begin++;
+    if (begin == source_.size()) return advance(begin);  // as Jinja has it, no error
     size_t close = source_.find("#}", begin);
     if (close == std::string_view::npos) fail("missing end of comment");
     size_t end = close + 2;

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <unordered_set>
 
 #include "base/printable.h"

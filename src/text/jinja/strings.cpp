@@ -358,7 +358,9 @@ Str title(Runtime& rt, const Str& text) {
 
 Str title_filter(Runtime& rt, const Str& text) {
     bool word_starts = true;
-    return map_chars(rt, text, [&](std::string& out, uint32_t code, size_t at) {
+    Str plain = text;
+    plain.markup = false;
+    return map_chars(rt, plain, [&](std::string& out, uint32_t code, size_t at) {
         bool separates = is_space(code) ||
                          (code < 0x80 && std::string_view("-({[<").find(static_cast<char>(code)) !=
                                              std::string_view::npos);
@@ -448,7 +450,9 @@ Str reverse_text(Runtime& rt, const Str& text) {
         out.append(text.slice(at, end));
         end = at;
     }
-    return out.finish();
+    Str result = out.finish();
+    result.markup = text.markup;
+    return result;
 }
 
 Str escape_html(Runtime& rt, const Str& text) {
