@@ -47,11 +47,6 @@ namespace {
 
 using Test = bool (*)(Runtime&, const Value&, const Value&);
 
-int64_t remainder(Runtime& rt, const Value& value, const Value& by) {
-    Value rest = arithmetic(rt, Op::kMod, value, by);
-    return is_true(rest) ? 1 : 0;
-}
-
 bool is_even(Runtime& rt, const Value& value, const Value&) {
     return are_equal(rt, arithmetic(rt, Op::kMod, value, Value::of_int(2)), Value::of_int(0));
 }
@@ -61,7 +56,7 @@ bool is_odd(Runtime& rt, const Value& value, const Value&) {
 }
 
 bool is_divisible(Runtime& rt, const Value& value, const Value& by) {
-    return remainder(rt, value, by) == 0;
+    return are_equal(rt, arithmetic(rt, Op::kMod, value, by), Value::of_int(0));
 }
 
 bool is_same(Runtime& rt, const Value& a, const Value& b) {

@@ -51,11 +51,6 @@ Interpreter::Interpreter(Runtime& rt, const Program& program, const CivilTime& n
     }
 }
 
-bool Interpreter::reads(std::string_view name) const {
-    auto at = program_.ids.find(std::string(name));
-    return at != program_.ids.end() && program_.loaded[at->second];
-}
-
 void Interpreter::set_global(std::string_view name, const Value& value) {
     auto at = program_.ids.find(std::string(name));
     if (at == program_.ids.end()) return;
@@ -194,7 +189,10 @@ Interpreter::Flow Interpreter::run_set_block(const Stmt& stmt, Scope& scope) {
     TextBuilder text(rt_);
     Scope* inner = new_scope(&scope, stmt.unset);
     Flow flow = run_block(stmt.body, *inner, text);
-    if (flow != Flow::kNext) return flow;
+    if (flow != Flow::kNext) {
+        release(inner);
+        return flow;
+    }
     Value value = Value::of(text.finish());
     if (stmt.value != nullptr) {
         const Value* outer = std::exchange(captured_, &value);
@@ -211,7 +209,10 @@ Interpreter::Flow Interpreter::run_filter_block(const Stmt& stmt, Scope& scope, 
     TextBuilder text(rt_);
     Scope* inner = new_scope(&scope, stmt.unset);
     Flow flow = run_block(stmt.body, *inner, text);
-    if (flow != Flow::kNext) return flow;
+    if (flow != Flow::kNext) {
+        release(inner);
+        return flow;
+    }
     Value value = Value::of(text.finish());
     const Value* outer = std::exchange(captured_, &value);
     Value filtered = evaluate(*stmt.value, *inner);

@@ -50,9 +50,8 @@ class Interpreter {
   public:
     Interpreter(Runtime& rt, const Program& program, const CivilTime& now);
 
-    // A variable of the run. One that the template does not read is dropped.
+    // A variable of the run. One that the template does not name is dropped.
     void set_global(std::string_view name, const Value& value);
-    bool reads(std::string_view name) const;
     void run(TextBuilder& out);
 
     // For the attributes of a loop, which read ahead.

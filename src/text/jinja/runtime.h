@@ -74,11 +74,6 @@ class Runtime {
     Room make_room(size_t n_bytes, bool with_marks);
 
     int depth = 0;
-    void check_depth() const {
-        if (depth > limits_.max_depth) {
-            fail("nested more than {} levels deep", limits_.max_depth);
-        }
-    }
 
   private:
     struct TextChunk {
