@@ -39,12 +39,14 @@ class MessageReader {
   public:
     explicit MessageReader(LineReader& lines) : lines_(lines) {}
 
-    LineReader::Result read(std::string& message) {
+    // `quoted`: it stood between """ and is no command, whatever it begins with.
+    LineReader::Result read(std::string& message, bool& quoted) {
         std::string line;
         LineReader::Result result = next("> ", line);
         if (result != LineReader::Result::kLine) return result;
         constexpr std::string_view kQuotes = "\"\"\"";
-        if (line.rfind(kQuotes, 0) == 0) return read_quoted(line.substr(kQuotes.size()), message);
+        quoted = line.rfind(kQuotes, 0) == 0;
+        if (quoted) return read_quoted(line.substr(kQuotes.size()), message);
         message.clear();
         while (!line.empty() && line.back() == '\\') {
             line.back() = '\n';
@@ -107,8 +109,9 @@ class Chat {
         }
         MessageReader reader(lines_);
         std::string message;
+        bool quoted = false;
         while (!leaving_) {
-            LineReader::Result result = reader.read(message);
+            LineReader::Result result = reader.read(message, quoted);
             if (result == LineReader::Result::kEnd) break;
             if (result == LineReader::Result::kInterrupted) {
                 if (!lines_.interactive()) return kExitInterrupted;
@@ -116,7 +119,7 @@ class Chat {
                 write_error("(Ctrl-D or /exit leaves)\n");
                 continue;
             }
-            if (!take(message)) return kExitInterrupted;
+            if (!take(message, quoted)) return kExitInterrupted;
         }
         return failed_ && !lines_.interactive() ? 1 : 0;
     }
@@ -130,10 +133,10 @@ class Chat {
     }
 
     // One message or command; false where Ctrl-C is to end the program.
-    bool take(const std::string& message) {
+    bool take(const std::string& message, bool quoted) {
         if (trim(message).empty()) return true;
         try {
-            if (message[0] == '/') {
+            if (message[0] == '/' && !quoted) {
                 command(message.substr(1));
             } else {
                 Conversation before = conversation_;

@@ -13,6 +13,7 @@
 #include "cmd/options.h"
 #include "cmd/output.h"
 #include "cmd/values.h"
+#include "engine/engine.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
 
@@ -81,7 +82,6 @@ void read_sizes(Inspection& model, const OpenOptions& open) {
     model.n_parameters = n_parameters(model.config, weights);
     model.weight_bytes = total_weight_bytes(model.config, weights);
     model.bytes_per_token = decode_weight_bytes(model.config, weights);
-    constexpr int64_t kDefaultContext = 8192;
     model.n_ctx = open.n_ctx > 0 ? open.n_ctx : std::min(model.config.n_ctx_train, kDefaultContext);
     model.kv_bytes =
         model.n_ctx * kv_bytes_per_position(model.config, cache_type(open.cache_type_k),
@@ -224,7 +224,7 @@ bool parse(const std::vector<std::string>& arguments, InspectOptions& options) {
 int inspect_command(const std::vector<std::string>& arguments) {
     InspectOptions options;
     if (!parse(arguments, options)) return 0;
-    Inspection model{open_model_file(options.open.model), {}, {}, {}};
+    Inspection model{open_model_header(options.open.model), {}, {}, {}};
     model.metadata = metadata_of(model.file);
     model.formats = formats_of(model.file);
     Output output;

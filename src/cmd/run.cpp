@@ -10,7 +10,6 @@
 #include "cmd/commands.h"
 #include "cmd/input.h"
 #include "cmd/logits_hash.h"
-#include "cmd/model_source.h"
 #include "cmd/values.h"
 
 namespace ridge {
@@ -98,11 +97,11 @@ std::vector<Token> prompt_tokens(const Engine& engine, const RunOptions& options
     return tokens;
 }
 
-Json logprobs_json(const Engine& engine, const std::vector<Sampled>& drawn, bool has_tokenizer) {
+Json logprobs_json(const Engine& engine, const std::vector<Sampled>& drawn) {
     auto one = [&](Token token, float logprob) {
         Json json;
         json["id"] = token;
-        if (has_tokenizer) json["piece"] = std::string(engine.tokenizer().piece(token));
+        if (engine.has_tokenizer()) json["piece"] = std::string(engine.tokenizer().piece(token));
         json["logprob"] = logprob;
         return json;
     };
@@ -153,7 +152,7 @@ class Run {
     Run(const RunOptions& options, Engine& engine)
         : options_(options), engine_(engine), status_(!options.settings.quiet) {}
 
-    int go(const std::string& text, std::vector<Token> end_tokens) {
+    int go(const std::string& text) {
         const AnswerOptions& answer_options = options_.settings.answer;
         sampling_ = sampling_of(engine_, options_.settings.sampling);
         sampling_.n_logprobs = options_.n_logprobs;
@@ -162,7 +161,6 @@ class Run {
         request.sampling = sampling_;
         request.n_predict = answer_options.n_predict;
         request.stops = answer_options.stops;
-        request.end_tokens = std::move(end_tokens);
         request.ignore_eos = answer_options.ignore_eos;
         request.show_special = answer_options.special;
         check_prompt_fits(engine_, request.prompt.size());
@@ -205,9 +203,7 @@ class Run {
             json["model"] = model_json(engine_.info());
             json["timings"] = timings_json(engine_.info(), generation_, stats());
         }
-        if (options_.n_logprobs >= 0)
-            json["logprobs"] =
-                logprobs_json(engine_, drawn_, options_.settings.open.with_tokenizer);
+        if (options_.n_logprobs >= 0) json["logprobs"] = logprobs_json(engine_, drawn_);
         if (options_.logits_hash) json["logits_hash"] = hash_;
         return json;
     }
@@ -257,20 +253,12 @@ int run_command(const std::vector<std::string>& arguments) {
     } else if (options.ids.empty()) {
         throw Error(ErrorKind::kUsage, "run: the prompt is empty: --ids names no token");
     }
-    std::vector<Token> end_tokens;
-    OpenOptions& open = options.settings.open;
-    if (options.has_ids && !is_synth(open.model)) {
-        // Ids need no tokenizer, and a model may have none.
-        ModelFile file = ModelFile::open(open.model);
-        open.with_tokenizer = has_tokenizer(file);
-        if (!open.with_tokenizer) end_tokens = bare_end_tokens(file);
+    std::unique_ptr<Engine> engine = open_engine(options.settings.open, options.settings.quiet);
+    if (!engine->has_tokenizer() && !(options.has_ids && options.json)) {
+        throw Error("{}: has no tokenizer to make text with; --ids with --json works without one",
+                    printable(options.settings.open.model));
     }
-    if (!open.with_tokenizer && !options.json) {
-        throw Error("{}: has no tokenizer to make text with; --json prints the ids",
-                    printable(open.model));
-    }
-    std::unique_ptr<Engine> engine = open_engine(open, options.settings.quiet);
-    return Run(options, *engine).go(text, std::move(end_tokens));
+    return Run(options, *engine).go(text);
 }
 
 }  // namespace ridge

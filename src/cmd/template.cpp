@@ -144,8 +144,8 @@ int template_command(const std::vector<std::string>& arguments) {
     std::optional<ModelFile> model;
     std::optional<Tokenizer> tokenizer;
     if (!options.model.empty()) {
-        model = open_model_file(options.model);
-        if (has_tokenizer(*model)) tokenizer = Tokenizer::open(*model);
+        model = open_model_header(options.model);
+        if (holds_tokenizer(*model)) tokenizer = Tokenizer::open(*model);
     }
     std::vector<RenderedSpan> spans =
         read_template(options, model ? &*model : nullptr, tokenizer ? &*tokenizer : nullptr)

@@ -7,6 +7,7 @@
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
 #include "cmd/output.h"
+#include "engine/engine.h"
 
 namespace ridge {
 namespace {
@@ -54,15 +55,17 @@ int version_command(const std::vector<std::string>& arguments) {
         json["cpu"] = cpu_name();
         json["n_threads"] = default_n_threads();
         json["instruction_sets"] = instruction_sets();
-        json["devices"] = {"cpu"};
+        json["devices"] = device_names();
         output.write_json(json);
     } else {
-        std::string sets;
+        std::string sets, devices;
+        for (const std::string& name : device_names())
+            devices += (devices.empty() ? "" : ", ") + name;
         for (const std::string& set : instruction_sets()) sets += " " + set;
         output.write(fmt::format(
-            "ridge {}{}\nbuilt by {}, {}\ndevices: cpu\ncpu: {}, {} threads,{}\n", build.version,
+            "ridge {}{}\nbuilt by {}, {}\ndevices: {}\ncpu: {}, {} threads,{}\n", build.version,
             build.commit.empty() ? "" : fmt::format(" ({})", build.commit), build.compiler,
-            build.build_type, printable(cpu_name()), default_n_threads(),
+            build.build_type, devices, printable(cpu_name()), default_n_threads(),
             sets.empty() ? " no instruction sets beyond the baseline" : sets));
     }
     output.flush();

@@ -20,6 +20,10 @@ namespace ridge {
 // The public face of Ridge: open a model, keep sequences, generate text. Everything here throws
 // Error.
 
+constexpr int64_t kDefaultContext = 8192;  // at most, where -c does not say
+
+std::vector<std::string> device_names();
+
 // How to open a model. Every field has a usable default but `model`.
 struct OpenOptions {
     std::string model;  // a GGUF file, a folder with safetensors, or synth:NAME:FORMAT
@@ -32,7 +36,6 @@ struct OpenOptions {
     std::string chat_template;  // name of a built-in template, in place of the file's
     std::string chat_template_file;
     uint64_t synth_seed = 1;
-    bool with_tokenizer = true;  // false: prompts are given as ids
 };
 
 // Called with what is being done and how far it is, 0..1.
@@ -109,9 +112,10 @@ class Engine {
 
     const ModelInfo& info() const;
     const Config& config() const;
-    const Tokenizer& tokenizer() const;  // Error where opened without
-    const ChatTemplate* chat_template()
-        const;                              // null where neither the file nor the options have one
+    bool has_tokenizer() const;          // a model without one takes prompts as ids
+    const Tokenizer& tokenizer() const;  // Error where it has none
+    // Null where neither the file nor the options have one; compiled when it is first asked for.
+    const ChatTemplate* chat_template() const;
     SampleParams default_sampling() const;  // the file's own wishes over documented values
 
     Sequence new_sequence();

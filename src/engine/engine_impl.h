@@ -12,12 +12,13 @@ namespace ridge {
 
 constexpr int kMaxStepRows = 256;      // rows of one prompt step: scratch is planned for as many
 constexpr int kMaxStepLogitRows = 16;  // of these, rows that may want logits
-constexpr int64_t kDefaultContext = 8192;
 
 struct Engine::Impl {
     std::unique_ptr<ModelFile> file;
     std::optional<Tokenizer> tokenizer;
-    std::optional<ChatTemplate> chat_template;
+    std::optional<ChatTemplate> chat_template;  // once it has been asked for
+    OpenOptions options;
+    std::vector<Token> end_tokens;
     SampleParams default_sampling;
     std::unique_ptr<Backend> backend;
     Model model;
@@ -36,6 +37,7 @@ struct Engine::Impl {
     StepResult run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
                         RowClass row_class, int n_logit_rows, const SampleParams* sampling);
     void check_tokens(std::span<const Token> tokens) const;
+    void check_sampling(const SampleParams& sampling) const;
 };
 
 // The file's own wishes (general.sampling.* of GGUF, generation_config.json) over the documented

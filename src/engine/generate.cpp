@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -43,12 +44,8 @@ class AnswerText {
     std::string all_;
 };
 
-bool ends_answer(Token token, const Request& request, const Tokenizer* tokenizer) {
-    if (request.ignore_eos) return false;
-    auto holds = [&](const std::vector<Token>& ends) {
-        return std::find(ends.begin(), ends.end(), token) != ends.end();
-    };
-    return holds(request.end_tokens) || (tokenizer != nullptr && holds(tokenizer->end_tokens()));
+bool contains(const std::vector<Token>& tokens, Token token) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
 int64_t common_prefix(const std::vector<Token>& a, const std::vector<Token>& b) {
@@ -109,6 +106,16 @@ void Engine::Impl::check_tokens(std::span<const Token> tokens) const {
     }
 }
 
+void Engine::Impl::check_sampling(const SampleParams& sampling) const {
+    for (const auto& [token, bias] : sampling.logit_bias) {
+        check_tokens({&token, 1});
+        if (bias < std::numeric_limits<float>::infinity()) continue;  // not NaN, not infinite
+        throw Error(ErrorKind::kUsage,
+                    "the logit bias of token {} is {}, expected a number below infinity", token,
+                    bias);
+    }
+}
+
 void Engine::Impl::claim_cache(Sequence& sequence) {
     if (cached != sequence.id_) sequence.tokens_.clear();
     cached = sequence.id_;
@@ -122,10 +129,11 @@ class Answer {
     using OnToken = std::function<void(const TokenEvent&)>;
     using RunStep = std::function<StepResult(std::span<const Token>, RowClass, bool draw)>;
 
-    Answer(const Request& request, const Tokenizer* tokenizer, const OnToken& on_token,
-           RunStep run_step)
+    Answer(const Request& request, const Tokenizer* tokenizer, const std::vector<Token>& end_tokens,
+           const OnToken& on_token, RunStep run_step)
         : request_(request),
           tokenizer_(tokenizer),
+          end_tokens_(end_tokens),
           on_token_(on_token),
           run_step_(std::move(run_step)),
           text_(tokenizer, request) {}
@@ -169,7 +177,7 @@ class Answer {
         if (request_.n_predict == 0) return end(StopReason::kLength);
         for (int64_t n_cached = result_.n_prompt;; n_cached++) {
             const Sampled& drawn = step_.sampled[0];
-            if (ends_answer(drawn.token, request_, tokenizer_)) {
+            if (ends_answer(drawn.token)) {
                 return end(
                     StopReason::kEndToken,
                     tokenizer_ == nullptr ? "" : std::string(tokenizer_->piece(drawn.token)));
@@ -188,6 +196,11 @@ class Answer {
         }
     }
 
+    bool ends_answer(Token token) const {
+        if (request_.ignore_eos) return false;
+        return contains(end_tokens_, token) || contains(request_.end_tokens, token);
+    }
+
     void end(StopReason reason, std::string stop = {}) {
         result_.reason = reason;
         result_.stop = std::move(stop);
@@ -201,6 +214,7 @@ class Answer {
 
     const Request& request_;
     const Tokenizer* tokenizer_;
+    const std::vector<Token>& end_tokens_;
     const OnToken& on_token_;
     RunStep run_step_;
     AnswerText text_;
@@ -222,12 +236,13 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
             n_prompt, n_ctx, impl.model.config.n_ctx_train);
     }
     impl.check_tokens(request.prompt);
+    impl.check_sampling(request.sampling);
     impl.claim_cache(sequence);
     std::vector<Token>& tokens = sequence.tokens_;
     // The last token of the prompt is always computed: its logits are wanted.
     int64_t n_reused = std::min(common_prefix(tokens, request.prompt), n_prompt - 1);
     tokens.resize(static_cast<size_t>(n_reused));
-    Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, on_token,
+    Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, impl.end_tokens, on_token,
                   [&](std::span<const Token> rows, RowClass row_class, bool draw) {
                       return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
                                            draw ? &request.sampling : nullptr);

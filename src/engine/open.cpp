@@ -8,8 +8,8 @@
 #include "base/timer.h"
 #include "cpu/backend.h"
 #include "engine/engine_impl.h"
+#include "engine/model_source.h"
 #include "model/cost.h"
-#include "model/synth.h"
 
 namespace ridge {
 namespace {
@@ -17,21 +17,13 @@ namespace {
 constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
 
 ModelFile open_file(const OpenOptions& options, const Progress& progress) {
-    if (options.model.empty())
+    if (options.model.empty()) {
         throw Error(ErrorKind::kUsage,
                     "-m: no model given; expected a file, a folder or synth:NAME:FORMAT");
-    if (options.model.rfind("synth:", 0) != 0) return ModelFile::open(options.model);
-    std::string rest = options.model.substr(6);
-    size_t colon = rest.find(':');
-    if (colon == std::string::npos) {
-        throw Error(ErrorKind::kUsage,
-                    "-m {}: expected synth:NAME:FORMAT, such as synth:llama-3.2-1b:Q4_0",
-                    printable(options.model));
     }
-    return make_synth(rest.substr(0, colon), rest.substr(colon + 1), options.synth_seed,
-                      [&](double share) {
-                          if (progress) progress("making weights", share);
-                      });
+    return open_model_file(options.model, options.synth_seed, [&](double share) {
+        if (progress) progress("making weights", share);
+    });
 }
 
 // The devices that this build has; a backend is one folder and one line here.
@@ -43,16 +35,22 @@ constexpr Device kDevices[] = {
     {"cpu", make_cpu_backend},
 };
 
-std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
-    int n_threads = options.n_threads > 0 ? options.n_threads : default_n_threads();
+std::string known_devices() {
     std::string known;
     for (const Device& device : kDevices) {
-        if (options.device == device.name) return device.make(n_threads);
         known += known.empty() ? "" : ", ";
         known += device.name;
     }
+    return known;
+}
+
+std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
+    int n_threads = options.n_threads > 0 ? options.n_threads : default_n_threads();
+    for (const Device& device : kDevices) {
+        if (options.device == device.name) return device.make(n_threads);
+    }
     throw Error(ErrorKind::kUsage, "--device {}: unknown device; one of {}",
-                printable(options.device), known);
+                printable(options.device), known_devices());
 }
 
 DType read_cache_type(std::string_view flag, std::string_view name) {
@@ -143,6 +141,12 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
 
 }  // namespace
 
+std::vector<std::string> device_names() {
+    std::vector<std::string> names;
+    for (const Device& device : kDevices) names.emplace_back(device.name);
+    return names;
+}
+
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
 Engine::~Engine() = default;
 
@@ -152,6 +156,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
           v_dtype = read_cache_type("-ctv", options.cache_type_v);
     std::unique_ptr<Engine> engine(new Engine());
     Impl& impl = *engine->impl_;
+    impl.options = options;
     impl.backend = make_backend(options);
     impl.model.tables =
         resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
@@ -162,14 +167,16 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
     impl.default_sampling = read_default_sampling(*impl.file);
-    if (options.with_tokenizer) {
+    if (holds_tokenizer(*impl.file)) {
         impl.tokenizer = Tokenizer::open(*impl.file, options.pre);
-        impl.chat_template = read_chat_template(options, *impl.file, *impl.tokenizer);
+        impl.end_tokens = impl.tokenizer->end_tokens();
         if (impl.tokenizer->n_vocab() > model.config.n_vocab) {
             throw Error(
                 "{}: the tokenizer has {} tokens, expected at most {} (the rows of the embedding)",
                 printable(options.model), impl.tokenizer->n_vocab(), model.config.n_vocab);
         }
+    } else {
+        impl.end_tokens = bare_end_tokens(*impl.file);
     }
 
     int64_t n_ctx = choose_context(options, model.config);
@@ -188,12 +195,20 @@ const ModelInfo& Engine::info() const {
 const Config& Engine::config() const {
     return impl_->model.config;
 }
+bool Engine::has_tokenizer() const {
+    return impl_->tokenizer.has_value();
+}
 const Tokenizer& Engine::tokenizer() const {
-    if (!impl_->tokenizer)
-        throw Error("{}: was opened without its tokenizer", printable(impl_->info.path));
+    if (!impl_->tokenizer) {
+        throw Error("{}: has no tokenizer; its prompts are given as ids",
+                    printable(impl_->info.path));
+    }
     return *impl_->tokenizer;
 }
 const ChatTemplate* Engine::chat_template() const {
+    if (!impl_->chat_template) {
+        impl_->chat_template = read_chat_template(impl_->options, *impl_->file, tokenizer());
+    }
     return impl_->chat_template ? &*impl_->chat_template : nullptr;
 }
 SampleParams Engine::default_sampling() const {
