@@ -94,11 +94,17 @@ void write_file(const std::string& path, std::string_view bytes, bool replace) {
 FileWriter::FileWriter(std::string path, bool replace)
     : path_(std::move(path)), temporary_(path_ + ".XXXXXX"), replace_(replace), fd_(-1) {
     const FileKind kind = file_kind(path_);
-    if (!replace && kind != FileKind::kMissing) {
+    if (kind == FileKind::kDirectory || kind == FileKind::kOther) {
+        // Renaming over a device or a FIFO would put an ordinary file in its place.
+        throw Error("{}: is {}, expected the name of a file", printable(path_),
+                    kind == FileKind::kDirectory ? "a directory" : "a device, a FIFO or a socket");
+    }
+    if (!replace && kind == FileKind::kRegular) {
         throw Error("{}: exists already; it was left as it was", printable(path_));
     }
-    if (kind == FileKind::kDirectory) {
-        throw Error("{}: is a directory, expected the name of a file", printable(path_));
+    // The rename would put a file in the place of /dev/null.
+    if (kind == FileKind::kOther) {
+        throw Error("{}: is not a regular file, expected one or a new name", printable(path_));
     }
     fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // mode 0600
     if (fd_ < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
