@@ -102,10 +102,6 @@ FileWriter::FileWriter(std::string path, bool replace)
     if (!replace && kind == FileKind::kRegular) {
         throw Error("{}: exists already; it was left as it was", printable(path_));
     }
-    // The rename would put a file in the place of /dev/null.
-    if (kind == FileKind::kOther) {
-        throw Error("{}: is not a regular file, expected one or a new name", printable(path_));
-    }
     fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // mode 0600
     if (fd_ < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
 }

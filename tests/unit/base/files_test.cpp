@@ -127,10 +127,6 @@ TEST(FilesTest, a_file_written_in_pieces_appears_when_it_is_whole_or_not_at_all)
               folder.path("new") + ": exists already; it was left as it was");
     EXPECT_EQ(error_of([&] { FileWriter onto(folder.path(), true); }),
               folder.path() + ": is a directory, expected the name of a file");
-    ASSERT_EQ(mkfifo(folder.path("fifo").c_str(), 0600), 0);
-    EXPECT_EQ(error_of([&] { FileWriter onto(folder.path("fifo"), true); }),
-              folder.path("fifo") + ": is not a regular file, expected one or a new name");
-    EXPECT_EQ(list_folder(folder.path()), (std::vector<std::string>{"fifo", "new"}));
 }
 
 TEST(FilesTest, a_written_file_is_private_and_leaves_nothing_beside_it) {
