@@ -22,7 +22,7 @@ struct ThreadPool::State {
 
     // The current loop: written under the mutex before `generation` moves, read by workers after
     // they see it move.
-    const std::function<void(int64_t, int64_t, int)>* body = nullptr;
+    const BodyRef* body = nullptr;
     int64_t n = 0, grain = 1;
     std::atomic<int64_t> next{0};
 
@@ -80,8 +80,7 @@ ThreadPool::~ThreadPool() {
     state_->stop();
 }
 
-void ThreadPool::parallel_for(int64_t n, int64_t grain,
-                              const std::function<void(int64_t, int64_t, int)>& body) {
+void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     CHECK(n >= 0 && grain >= 1);
     if (n == 0) return;
     if (n_threads_ == 1 || n <= grain) {

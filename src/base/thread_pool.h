@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace ridge {
@@ -20,10 +19,26 @@ class ThreadPool {
     // Calls body(begin, end, worker) until [0, n) is covered, each index once, in pieces of at most
     // `grain`; returns when all are done. worker is in [0, size()). The body must not throw, and
     // must not call the pool.
-    void parallel_for(int64_t n, int64_t grain,
-                      const std::function<void(int64_t, int64_t, int)>& body);
+    template <class Body>
+    void parallel_for(int64_t n, int64_t grain, const Body& body) {
+        run(n, grain, {&body, [](const void* self, int64_t begin, int64_t end, int worker) {
+                           (*static_cast<const Body*>(self))(begin, end, worker);
+                       }});
+    }
 
   private:
+    // A body by address: a std::function of a lambda with a few captures would be a heap allocation
+    // a loop.
+    struct BodyRef {
+        const void* self;
+        void (*call)(const void* self, int64_t begin, int64_t end, int worker);
+
+        void operator()(int64_t begin, int64_t end, int worker) const {
+            call(self, begin, end, worker);
+        }
+    };
+    void run(int64_t n, int64_t grain, BodyRef body);
+
     struct State;
     int n_threads_;
     std::unique_ptr<State> state_;
