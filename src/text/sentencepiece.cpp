@@ -46,9 +46,11 @@ void add_score_merges(TokenizerSpec& spec, const std::vector<float>& scores) {
     std::vector<Merge> merges;
     for (Token id = 0; id < vocabulary.size(); id++) {
         std::string_view text = vocabulary.bytes(id);
-        // Of equal tokens the lowest id stands for all.
-        if (vocabulary.type(id) != TokenType::kNormal || vocabulary.find_normal(text) != id)
+        // Of equal tokens the lowest id stands for all. A token without text comes of no merge.
+        if (text.empty() || vocabulary.type(id) != TokenType::kNormal ||
+            vocabulary.find_normal(text) != id) {
             continue;
+        }
         if (text.size() > kMaxPieceBytes) {
             throw Error("{}: token {} \"{}\" has {} bytes, expected at most {}", spec.file, id,
                         printable(text, 40), text.size(), kMaxPieceBytes);

@@ -136,6 +136,14 @@ TEST(SentencePiece, starts_each_part_between_control_tokens_with_a_space) {
     EXPECT_NE(bare.open().encode("the", {.add_bos = false}), word);
 }
 
+TEST(SentencePiece, passes_over_a_token_without_text) {
+    JsonMap json = read_json_file(golden_folder() + "sentencepiece.json");
+    GgufTokenizer gguf = sentencepiece_gguf(json);
+    Ids word = gguf.open().encode("the");
+    gguf.tokens.push_back(""), gguf.scores.push_back(0), gguf.types.push_back(1);
+    EXPECT_EQ(gguf.open().encode("the"), word);
+}
+
 TEST(SentencePiece, never_makes_a_byte_token_from_its_name) {
     JsonMap json = read_json_file(golden_folder() + "sentencepiece.json");
     Tokenizer tokenizer = sentencepiece_gguf(json).open();
