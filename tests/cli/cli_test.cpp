@@ -373,6 +373,15 @@ TEST(Chat, saves_and_loads_conversations) {
     EXPECT_EQ(run({"template", "-m", tiny_model(), "--messages", again, "--json"}).out, shown.out);
 }
 
+TEST(Chat, takes_what_stands_between_quotes_as_a_message) {
+    std::string path = scratch_folder() + "/slash.json";
+    Result result = chat("\"\"\"/exit\"\"\"\n\"\"\"\n/reset\nnow\n\"\"\"\n/save " + path + "\n");
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::string text = run({"template", "-m", tiny_model(), "--messages", path}).out;
+    EXPECT_NE(text.find("/exit"), std::string::npos) << text;
+    EXPECT_NE(text.find("/reset\nnow"), std::string::npos) << text;
+}
+
 TEST(Chat, fails_line_by_line_and_keeps_the_conversation) {
     std::string path = write_scratch("taken.json", "[]");
     std::string deep = write_scratch("deep.json", std::string(200'000, '['));
