@@ -316,6 +316,7 @@ TEST(Run, ctrl_c_keeps_the_text_and_ends_with_130) {
 }
 
 TEST(Run, becomes_chat_on_a_terminal_and_asks_nowhere_else) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
     Terminal terminal({"run", "-m", tiny_model(), "-n", "3"});
     ASSERT_TRUE(terminal.wait_for("> "));
     terminal.send("/exit\n");
@@ -326,6 +327,7 @@ TEST(Run, becomes_chat_on_a_terminal_and_asks_nowhere_else) {
 }
 
 TEST(Run, a_terminal_is_not_steered_by_the_text) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
     Json ids = Json::parse(
         run({"tokenize", "-m", tiny_model(), "--json", "--no-bos", "-p", "\x1b[31mred\r\xc2\x9b"})
             .out);
@@ -422,6 +424,7 @@ TEST(Chat, computes_only_what_is_new) {
 }
 
 TEST(Chat, ctrl_c_stops_the_answer_and_not_the_program) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
     Terminal terminal({"chat", "-m", tiny_model(), "--ignore-eos", "-c", "100000"});
     ASSERT_TRUE(terminal.wait_for("> "));
     terminal.send("the time\n");
@@ -441,6 +444,7 @@ TEST(Chat, ctrl_c_stops_the_answer_and_not_the_program) {
 }
 
 TEST(Chat, remembers_lines_in_a_private_file) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
     std::string path = scratch_folder() + "/state/ridge/history";
     std::filesystem::remove(path);
     Terminal first({"chat", "-m", tiny_model(), "-n", "1"});

@@ -162,6 +162,15 @@ std::string write_scratch(const std::string& name, const std::string& bytes) {
     return path;
 }
 
+bool Terminal::available() {
+    int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const char* name = ptsname(fd);
+    bool found = name != nullptr && access(name, F_OK) == 0;
+    close(fd);
+    return found;
+}
+
 Terminal::Terminal(const Arguments& arguments) {
     scratch_folder();  // made by the parent, so that the child does not remove it
     winsize size = {40, 160, 0, 0};

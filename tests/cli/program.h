@@ -38,6 +38,7 @@ std::string write_scratch(const std::string& name, const std::string& bytes);
 // The program on a terminal of its own: standard input, output and error.
 class Terminal {
   public:
+    static bool available();  // a bare container may have no pseudo-terminals
     explicit Terminal(const Arguments& arguments);
     ~Terminal();
 
