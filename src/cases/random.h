@@ -4,18 +4,17 @@
 #include <cstdint>
 #include <numbers>
 
+#include "base/split_mix.h"
+
 namespace ridge {
 
-// Numbers for test data: SplitMix64 (Steele, Lea, Flood 2014), alike on every machine. `stream`
-// gives independent sequences of one seed.
+// Numbers for test data. `stream` gives independent sequences of one seed.
 class Random {
   public:
-    explicit Random(uint64_t seed, uint64_t stream = 0) : state_(mix(seed) ^ mix(~stream)) {}
+    explicit Random(uint64_t seed, uint64_t stream = 0)
+        : state_(split_mix(seed) ^ split_mix(~stream)) {}
 
-    uint64_t bits() {
-        state_ += 0x9e3779b97f4a7c15u;
-        return mix(state_);
-    }
+    uint64_t bits() { return split_mix(state_ += kSplitMixStep); }
     // In [0, n), n > 0; the bias of n / 2^64 does not matter here.
     int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
     // In (0, 1].
@@ -27,12 +26,6 @@ class Random {
     }
 
   private:
-    static uint64_t mix(uint64_t z) {
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-
     uint64_t state_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/split_mix.h"
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "model/synth_plan.h"
@@ -21,8 +22,8 @@ constexpr int64_t kSliceBytes = int64_t{16} << 20;  // made between two reports 
 // are single pieces, of which a bank has too few to tell its rows apart.
 constexpr int64_t kFewPieces = 2048;
 
-// SplitMix64 (Steele, Lea, Flood 2014), started at a mixture of keys, so that each number depends
-// on what it is for and never on which thread drew it.
+// Started at a mixture of keys, so that each number depends on what it is for and never on which
+// thread drew it.
 class Random {
   public:
     Random(uint64_t seed, uint64_t a, uint64_t b) : state_(seed) {
@@ -30,12 +31,7 @@ class Random {
         state_ = next() + b;
     }
 
-    uint64_t next() {
-        uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
+    uint64_t next() { return split_mix(state_ += kSplitMixStep); }
 
     // Near enough to a normal number of deviation 1: the sum of eight uniform ones, within 4.9, by
     // exact integer arithmetic, alike on every machine. Never zero.
