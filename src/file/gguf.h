@@ -38,6 +38,7 @@ enum class GgufValueType : uint32_t {
 constexpr uint32_t kNumGgufValueTypes = 13;
 
 std::string_view gguf_value_type_name(GgufValueType type);  // "UINT32"
+uint64_t gguf_value_bytes(GgufValueType type);              // of one value; 0: they differ
 
 struct GgufEntry {
     std::string_view key;

@@ -23,11 +23,6 @@ constexpr std::string_view kTypeNames[kNumGgufValueTypes] = {
     "UINT8", "INT8",   "UINT16", "INT16",  "UINT32", "INT32",  "FLOAT32",
     "BOOL",  "STRING", "ARRAY",  "UINT64", "INT64",  "FLOAT64"};
 
-size_t size_of(GgufValueType type) {
-    constexpr size_t kSizes[kNumGgufValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    return kSizes[static_cast<uint32_t>(type)];
-}
-
 bool is_integer(GgufValueType type) {
     switch (type) {
         case GgufValueType::kFloat32:
@@ -140,6 +135,11 @@ std::string_view gguf_value_type_name(GgufValueType type) {
     return kTypeNames[static_cast<uint32_t>(type)];
 }
 
+uint64_t gguf_value_bytes(GgufValueType type) {
+    constexpr uint64_t kBytes[kNumGgufValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    return kBytes[static_cast<uint32_t>(type)];
+}
+
 GgufMetadata::GgufMetadata(std::string file, std::vector<GgufEntry> entries)
     : file_(printable(file, 0)), entries_(std::move(entries)), index_(entries_.size()) {
     for (const GgufEntry& entry : entries_) index_.add(entry.key);
@@ -209,7 +209,7 @@ std::optional<std::vector<int32_t>> GgufMetadata::find_i32s(std::string_view key
     if (entry->type != GgufValueType::kArray || !is_integer(entry->element_type)) {
         wrong_type(*this, *entry, "ARRAY of INT32");
     }
-    size_t step = size_of(entry->element_type);
+    size_t step = gguf_value_bytes(entry->element_type);
     std::vector<int32_t> numbers(entry->n_elements);
     for (size_t i = 0; i < numbers.size(); i++) {
         numbers[i] = convert_integer<int32_t>(*this, *entry, entry->value + i * step);
@@ -223,7 +223,7 @@ std::optional<std::vector<float>> GgufMetadata::find_f32s(std::string_view key) 
     if (entry->type != GgufValueType::kArray || !is_float(entry->element_type)) {
         wrong_type(*this, *entry, "ARRAY of FLOAT32");
     }
-    size_t step = size_of(entry->element_type);
+    size_t step = gguf_value_bytes(entry->element_type);
     std::vector<float> numbers(entry->n_elements);
     for (size_t i = 0; i < numbers.size(); i++) {
         numbers[i] = static_cast<float>(load_float(entry->element_type, entry->value + i * step));
@@ -255,7 +255,7 @@ std::string gguf_value_text(const GgufEntry& entry, size_t max_bytes) {
         }
         append_element(out, entry.element_type, at, max_bytes);
         at += entry.element_type == GgufValueType::kString ? 8 + load_string(at).size()
-                                                           : size_of(entry.element_type);
+                                                           : gguf_value_bytes(entry.element_type);
     }
     return out + "]";
 }

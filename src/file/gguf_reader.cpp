@@ -95,11 +95,6 @@ GgufValueType read_type(Cursor& in, const Field& field) {
     return static_cast<GgufValueType>(type);
 }
 
-uint64_t fixed_size(GgufValueType type) {  // 0: the size varies
-    constexpr uint64_t kSizes[kNumGgufValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    return kSizes[static_cast<uint32_t>(type)];
-}
-
 struct ArrayHead {
     GgufValueType element_type;
     uint64_t n_elements;
@@ -114,7 +109,7 @@ ArrayHead read_array_head(Cursor& in, const Field& owner) {
     // The least that an element takes: a string its length, an array its type and count.
     uint64_t least = type == GgufValueType::kString  ? 8
                      : type == GgufValueType::kArray ? 12
-                                                     : fixed_size(type);
+                                                     : gguf_value_bytes(type);
     if (n > in.n_left() / least) {
         throw Error("{}: {} is {} ({}), more than the {} bytes left can hold", in.file(),
                     count_field.text(), n, gguf_value_type_name(type), in.n_left());
@@ -127,8 +122,8 @@ void skip_value(Cursor& in, GgufValueType type, const Field& owner, int depth);
 // The elements are walked even where nothing asks for them: what follows stands behind them, and a
 // later look-up may rely on every length.
 void skip_elements(Cursor& in, const ArrayHead& head, const Field& owner, int depth) {
-    if (head.element_type != GgufValueType::kBool && fixed_size(head.element_type) > 0) {
-        in.skip(head.n_elements * fixed_size(head.element_type), owner);
+    if (head.element_type != GgufValueType::kBool && gguf_value_bytes(head.element_type) > 0) {
+        in.skip(head.n_elements * gguf_value_bytes(head.element_type), owner);
         return;
     }
     for (uint64_t i = 0; i < head.n_elements; i++) skip_value(in, head.element_type, owner, depth);
@@ -150,7 +145,7 @@ void skip_value(Cursor& in, GgufValueType type, const Field& owner, int depth) {
             throw Error("{}: {} is the BOOL {}, expected 0 or 1", in.file(), owner.text(), value);
         }
     } else {
-        in.skip(fixed_size(type), owner);
+        in.skip(gguf_value_bytes(type), owner);
     }
 }
 
