@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "file/name_index.h"
+#include "format/tensor.h"
 
 namespace ridge {
 namespace {
@@ -217,14 +218,6 @@ class HeaderReader : public nlohmann::json_sax<JsonMap> {
     int skip_depth_ = 0;  // > 0: what the last key of this level holds is skipped
 };
 
-std::string shape_text(const SafetensorsTensor& tensor) {
-    std::string text;
-    for (int i = 0; i < tensor.n_dims; i++) {
-        text += fmt::format("{}{}", i > 0 ? ", " : "", tensor.shape[static_cast<size_t>(i)]);
-    }
-    return '[' + text + ']';
-}
-
 void check_size(const std::string& file, const SafetensorsTensor& tensor) {
     std::optional<uint64_t> n_bits = static_cast<uint64_t>(tensor.type->bits);
     bool zero = false;  // a 0 behind dimensions whose product does not fit
@@ -238,7 +231,7 @@ void check_size(const std::string& file, const SafetensorsTensor& tensor) {
         throw Error("{}: data_offsets of tensor {} span {} bytes, expected {} for shape {} of {}",
                     file, printable(tensor.name), tensor.n_bytes,
                     !n_bits ? "more than 2^61" : fmt::format("{}", (*n_bits + 7) / 8),
-                    shape_text(tensor), tensor.type->name);
+                    shape_text(tensor.dims()), tensor.type->name);
     }
 }
 

@@ -30,6 +30,7 @@ struct SafetensorsTensor {
     uint64_t n_bytes;
 
     bool empty() const { return n_bytes == 0; }
+    std::span<const int64_t> dims() const { return {shape.data(), static_cast<size_t>(n_dims)}; }
 };
 
 // Reads and checks everything of the file but the tensors' numbers: Error names `path`, tensor,

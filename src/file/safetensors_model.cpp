@@ -30,13 +30,7 @@ struct StoredTensor {
     std::string text() const {  // "tensor NAME", for errors
         return "tensor " + printable(info.name);
     }
-    std::string shape() const {
-        std::string out;
-        for (int i = 0; i < info.n_dims; i++) {
-            out += fmt::format("{}{}", i > 0 ? ", " : "", info.shape[static_cast<size_t>(i)]);
-        }
-        return '[' + out + ']';
-    }
+    std::string shape() const { return shape_text(info.dims()); }
 };
 
 std::optional<FormatId> float_format(const SafetensorsType& type) {

@@ -41,12 +41,14 @@ void unpack_row(const Tensor& tensor, int64_t row, float* out) {
     tensor.layout->unpack_row(tensor, row, out);
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+    std::string text;
+    for (int64_t dim : shape) text += fmt::format("{}{}", text.empty() ? "" : ", ", dim);
+    return '[' + text + ']';
+}
+
 std::string shape_text(const Tensor& tensor) {
-    std::string text = "[";
-    for (int i = 0; i < tensor.n_dims; i++) {
-        text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
-    }
-    return text + "]";
+    return shape_text(std::span(tensor.shape).first(static_cast<size_t>(tensor.n_dims)));
 }
 
 }  // namespace ridge

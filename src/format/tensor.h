@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "format/format.h"
@@ -55,6 +56,7 @@ const Layout& row_major_layout();
 // Row `row` of a tensor in any layout, as float32. out [n_cols].
 void unpack_row(const Tensor& tensor, int64_t row, float* out);
 
-std::string shape_text(const Tensor& tensor);  // "[2048, 512]"
+std::string shape_text(std::span<const int64_t> shape);  // "[2048, 512]"
+std::string shape_text(const Tensor& tensor);
 
 }  // namespace ridge
