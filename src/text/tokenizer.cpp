@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "file/folder_jsons.h"
 #include "file/model_file.h"
 #include "text/normalize.h"
 #include "text/tokenizer_configs.h"
@@ -16,8 +17,7 @@ namespace ridge {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 29;  // keeps offsets of symbols within 31 bits
-constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 29;
-constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 26;
+constexpr uint64_t kMaxTokenizerJsonBytes = uint64_t{1} << 29;
 
 // Which added tokens a part of a text may hold.
 enum class Found : uint8_t { kNone, kUserDefined, kAll };
@@ -39,7 +39,7 @@ std::string replace_invalid_utf8(std::string_view text) {
 
 std::optional<Json> read_config(const std::string& path) {
     if (file_kind(path) == FileKind::kMissing) return std::nullopt;
-    return parse_json(read_file(path, kMaxConfigBytes), printable(path, 0));
+    return read_json_object(path);
 }
 
 }  // namespace
@@ -223,8 +223,8 @@ Tokenizer Tokenizer::open(const ModelFile& file, const std::string& pre_override
     std::optional<std::string> path = file.tokenizer_json_path();
     if (!path) throw Error("{}: has no tokenizer.json", printable(file.path(), 0));
     TokenizerConfigs configs{file.tokenizer_config(), file.generation_config(), &file.config()};
-    return Tokenizer(std::make_unique<Impl>(
-        read_json_tokenizer(read_file(*path, kMaxJsonBytes), *path, configs, pre_override)));
+    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(
+        read_file(*path, kMaxTokenizerJsonBytes), *path, configs, pre_override)));
 }
 
 Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name,
@@ -242,8 +242,8 @@ Tokenizer Tokenizer::open_json(const std::string& path, const std::string& pre_o
     auto pointer = [](const std::optional<Json>& json) { return json ? &*json : nullptr; };
     TokenizerConfigs configs{pointer(tokenizer_config), pointer(generation_config),
                              pointer(config)};
-    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(read_file(json_path, kMaxJsonBytes),
-                                                                json_path, configs, pre_override)));
+    return Tokenizer(std::make_unique<Impl>(read_json_tokenizer(
+        read_file(json_path, kMaxTokenizerJsonBytes), json_path, configs, pre_override)));
 }
 
 std::vector<Token> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
