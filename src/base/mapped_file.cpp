@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/printable.h"
 
 namespace ridge {
@@ -116,10 +117,8 @@ MappedFile MappedFile::anonymous(size_t size, std::string name) {
     file.size_ = size;
     file.anonymous_ = true;
     if (size > 0) {
-        void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (data == MAP_FAILED)
-            throw Error("{}: no memory for {} bytes", printable(file.path_), size);
+        void* data = reserve_memory(size);
+        if (data == nullptr) throw Error("{}: no memory for {} bytes", printable(file.path_), size);
         file.data_ = static_cast<std::byte*>(data);
     }
     return file;
