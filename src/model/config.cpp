@@ -151,25 +151,42 @@ std::vector<float> read_rope_freqs(const ModelFile& file, const Tensor& tensor, 
     return factors;
 }
 
-std::vector<float> read_gguf_rope_factors(const ModelFile& file, const HyperParameters& parameters,
-                                          int d_rope) {
-    std::string type =
-        parameters.find_text(parameters.name({"rope.scaling.type", ""})).value_or("none");
-    if (const Tensor* tensor = file.find("rope_freqs.weight"))
-        return read_rope_freqs(file, *tensor, d_rope);
-    if (type == "none") return {};
+// The factor of linear scaling. As llama.cpp has it: a file that gives one needs no type beside it,
+// older files call it rope.scale_linear, and 0 is as good as none.
+float read_gguf_linear_factor(const HyperParameters& parameters) {
+    const Key type_key{"rope.scaling.type", ""};
+    std::string type = parameters.find_text(parameters.name(type_key)).value_or("linear");
+    if (type == "none") return 1;
     if (type != "linear") {
         throw Error("{}: {} is {}, expected none or linear", parameters.where(),
-                    parameters.name({"rope.scaling.type", ""}), printable(type));
+                    parameters.name(type_key), printable(type));
     }
-    double factor = parameters.positive({"rope.scaling.factor", ""}, 1.0);
-    return std::vector<float>(static_cast<size_t>(d_rope / 2), static_cast<float>(factor));
+    for (const Key& key : {Key{"rope.scaling.factor", ""}, Key{"rope.scale_linear", ""}}) {
+        std::optional<double> factor = parameters.find_number(key);
+        if (factor && *factor != 0) return static_cast<float>(parameters.positive(key));
+    }
+    return 1;
+}
+
+std::vector<float> read_gguf_rope_factors(const ModelFile& file, const HyperParameters& parameters,
+                                          int d_rope) {
+    const float linear = read_gguf_linear_factor(parameters);
+    std::vector<float> factors;
+    if (const Tensor* tensor = file.find("rope_freqs.weight"))
+        factors = read_rope_freqs(file, *tensor, d_rope);
+    if (linear == 1) return factors;
+    factors.resize(static_cast<size_t>(d_rope / 2), 1);
+    for (float& factor : factors) factor *= linear;
+    return factors;
 }
 
 // rope_scaling of a config.json, or rope_parameters, as later versions of transformers write it.
 std::vector<float> read_hf_rope_factors(const HyperParameters& parameters, std::string_view object,
                                         int d_rope, double theta) {
     std::string base(object);
+    const Json* scaling = parameters.find_json(object);
+    if (scaling != nullptr && !scaling->is_object())
+        parameters.wrong_type(object, *scaling, "an object");
     std::optional<std::string> type = parameters.find_text(base + ".rope_type");
     if (!type) type = parameters.find_text(base + ".type");
     if (!type || *type == "default") return {};

@@ -121,6 +121,25 @@ TEST(Config, refuses_a_missing_key_an_unknown_architecture_and_a_wrong_type) {
     TinyFile yarn;
     yarn.set_string("rope.scaling.type", "yarn");
     expect_refused(yarn, {"rope.scaling.type", "yarn"});
+    TinyFile backwards;
+    backwards.set_f32("rope.scaling.factor", -2);
+    expect_refused(backwards, {"rope.scaling.factor", "-2"});
+}
+
+TEST(Config, scales_rope_linearly_however_the_file_says_so) {
+    for (const std::string key : {"rope.scaling.factor", "rope.scale_linear"}) {
+        SCOPED_TRACE(key);
+        TinyFile tiny;
+        tiny.set_f32(key, 4);
+        EXPECT_EQ(read_config(tiny.build()).rope_factors, std::vector<float>(8, 4.0f));
+        tiny.set_string("rope.scaling.type", "linear");
+        EXPECT_EQ(read_config(tiny.build()).rope_factors, std::vector<float>(8, 4.0f));
+        tiny.set_string("rope.scaling.type", "none");
+        EXPECT_EQ(read_config(tiny.build()).rope_factors, std::vector<float>());
+        tiny.erase("rope.scaling.type");
+        tiny.set_f32(key, 0);
+        EXPECT_EQ(read_config(tiny.build()).rope_factors, std::vector<float>());
+    }
 }
 
 TEST(Config, refuses_weights_that_do_not_fit) {
