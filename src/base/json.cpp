@@ -25,12 +25,16 @@ Place place_of(std::string_view text, size_t at) {
     return place;
 }
 
-constexpr size_t kMaxOrderedKeys = 10'000;  // an ordered object is filled in quadratic time
+// An ordered object is filled in quadratic time: each key is compared with those before it. All
+// objects of a text together may cost as much as four of the largest.
+constexpr size_t kMaxOrderedKeys = 10'000;
+constexpr uint64_t kMaxKeyComparisons = 2 * uint64_t{kMaxOrderedKeys} * (kMaxOrderedKeys + 1);
 
 void scan(std::string_view text, std::string_view what, int max_depth, size_t max_keys) {
     int depth = 0;
     bool in_string = false;
-    std::vector<size_t> n_members;  // commas seen at each open bracket
+    std::vector<size_t> n_members;  // of each open object so far; 0: an array
+    uint64_t n_compared = 0;
     for (size_t at = 0; at < text.size(); at++) {
         char c = text[at];
         if (in_string) {
@@ -56,6 +60,11 @@ void scan(std::string_view text, std::string_view what, int max_depth, size_t ma
         } else if (c == ',' && max_keys > 0 && !n_members.empty() && n_members.back() > 0) {
             if (++n_members.back() > max_keys) {
                 throw Error("{}: a JSON object has more than {} keys", what, max_keys);
+            }
+            n_compared += n_members.back();
+            if (n_compared > kMaxKeyComparisons) {
+                throw Error("{}: JSON objects with too many keys: more than {} comparisons", what,
+                            kMaxKeyComparisons);
             }
         }
     }

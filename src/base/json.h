@@ -16,8 +16,8 @@ constexpr int kMaxJsonDepth = 64;
 
 // Parses the whole of `text`; `what` names it in errors. Throws Error for bad syntax (with line and
 // column), nesting beyond `max_depth` (the library parses any depth and overflows the stack when it
-// destroys the value), and, for Json, an object of more than 10,000 keys. A key given twice keeps
-// its last value.
+// destroys the value), and, for Json, an object of more than 10,000 keys, or objects that together
+// cost more than four such. A key given twice keeps its last value.
 Json parse_json(std::string_view text, std::string_view what, int max_depth = kMaxJsonDepth);
 JsonMap parse_json_map(std::string_view text, std::string_view what, int max_depth = kMaxJsonDepth);
 

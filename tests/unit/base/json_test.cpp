@@ -82,6 +82,11 @@ TEST(JsonTest, an_ordered_object_has_at_most_ten_thousand_keys) {
     // The limit is of each object; arrays and maps have none.
     std::string many = "[" + object_with_keys(6000) + "," + object_with_keys(6000) + "]";
     EXPECT_EQ(error_of(many), "no error");
+    std::string largest = object_with_keys(10'000);
+    std::string four = "[" + largest + "," + largest + "," + largest + "," + largest;
+    EXPECT_EQ(error_of(four + "]"), "no error");
+    EXPECT_EQ(error_of(four + "," + object_with_keys(1000) + "]"),
+              "config.json: JSON objects with too many keys: more than 200020000 comparisons");
     std::string zeros = "[0";
     for (int i = 0; i < 20'000; i++) zeros += ",0";
     EXPECT_EQ(error_of(zeros + "]"), "no error");
