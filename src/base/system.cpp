@@ -160,4 +160,10 @@ uint64_t random_seed() {
     return seed;
 }
 
+std::tm local_time(std::time_t seconds) {
+    std::tm local = {};
+    localtime_r(&seconds, &local);
+    return local;
+}
+
 }  // namespace ridge

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <string>
 
 namespace ridge {
@@ -30,5 +31,7 @@ bool interrupted();
 void clear_interrupt();
 
 uint64_t random_seed();  // 64 bits from the system's generator
+
+std::tm local_time(std::time_t seconds);  // in the time zone of this process
 
 }  // namespace ridge

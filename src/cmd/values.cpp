@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/jinja/clock.h"
 
 namespace ridge {
 namespace {
@@ -119,24 +120,7 @@ std::vector<std::pair<Token, float>> parse_logit_bias(std::string_view where,
 }
 
 std::string parse_date(std::string_view where, std::string_view text) {
-    bool good = text.size() == 10 && text[4] == '-' && text[7] == '-';
-    std::optional<int> year, month, day;
-    if (good) {
-        auto digits = [](std::string_view part) {
-            return std::all_of(part.begin(), part.end(),
-                               [](char c) { return c >= '0' && c <= '9'; });
-        };
-        std::string_view y = text.substr(0, 4), m = text.substr(5, 2), d = text.substr(8, 2);
-        good = digits(y) && digits(m) && digits(d);
-        if (good) year = read<int>(y), month = read<int>(m), day = read<int>(d);
-    }
-    if (good) {
-        constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-        bool leap = *year % 4 == 0 && (*year % 100 != 0 || *year % 400 == 0);
-        good = *year >= 1 && *month >= 1 && *month <= 12 && *day >= 1 &&
-               *day <= kDays[*month - 1] + (leap && *month == 2 ? 1 : 0);
-    }
-    if (!good) fail(where, text, "a date as in 2026-11-29");
+    if (!jinja::read_date(text)) fail(where, text, "a date as in 2026-11-29");
     return std::string(text);
 }
 

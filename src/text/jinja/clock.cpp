@@ -1,11 +1,10 @@
 #include "text/jinja/clock.h"
 
-#include <time.h>
-
 #include <chrono>
-#include <cstdio>
+#include <ctime>
 
 #include "base/printable.h"
+#include "base/system.h"
 
 namespace ridge::jinja {
 namespace {
@@ -202,7 +201,7 @@ class TimeWriter {
 
 }  // namespace
 
-CivilTime parse_date(std::string_view date) {
+std::optional<CivilTime> read_date(std::string_view date) {
     CivilTime time;
     bool good = date.size() == 10 && date[4] == '-' && date[7] == '-';
     auto field = [&](size_t at, size_t n) {
@@ -220,19 +219,19 @@ CivilTime parse_date(std::string_view date) {
     }
     good = good && time.year >= 1 && time.month >= 1 && time.month <= 12 && time.day >= 1 &&
            time.day <= days_in_month(time.year, time.month);
-    if (!good) {
-        throw Error("date '{}': expected a day as YYYY-MM-DD, like 2026-11-29",
-                    printable(date, 40));
-    }
-    return time;
+    return good ? std::optional(time) : std::nullopt;
+}
+
+CivilTime parse_date(std::string_view date) {
+    std::optional<CivilTime> time = read_date(date);
+    if (time) return *time;
+    throw Error("date '{}': expected a day as YYYY-MM-DD, like 2026-11-29", printable(date, 40));
 }
 
 CivilTime local_time_now() {
     auto now = std::chrono::system_clock::now().time_since_epoch();
     auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now);
-    time_t clock = static_cast<time_t>(seconds.count());
-    struct tm local = {};
-    localtime_r(&clock, &local);
+    const std::tm local = local_time(static_cast<std::time_t>(seconds.count()));
     CivilTime time;
     time.year = local.tm_year + 1900;
     time.month = local.tm_mon + 1;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "text/jinja/runtime.h"
 
@@ -12,8 +14,9 @@ struct CivilTime {
     int hour = 0, minute = 0, second = 0, microsecond = 0;
 };
 
-// "2026-11-29" at midnight. Error for anything else, naming it.
-CivilTime parse_date(std::string_view date);
+// "2026-11-29" at midnight; empty for anything but a day that the calendar has.
+std::optional<CivilTime> read_date(std::string_view date);
+CivilTime parse_date(std::string_view date);  // the same, or an Error that names it
 CivilTime local_time_now();
 
 // strftime in the C locale, of a time without a zone. A directive that is not known is an Error.
