@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -110,14 +109,6 @@ std::string cpu_name() {
 
 bool is_terminal(int fd) {
     return isatty(fd) == 1;
-}
-
-int terminal_columns() {
-    winsize size = {};
-    for (int fd : {STDERR_FILENO, STDOUT_FILENO}) {
-        if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    }
-    return 80;
 }
 
 bool locale_is_utf8() {

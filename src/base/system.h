@@ -17,7 +17,6 @@ int default_n_threads();  // CPUs that affinity and the cgroup's cpu.max (rounde
 std::string cpu_name();
 
 bool is_terminal(int fd);  // 0 standard input, 1 standard output, 2 standard error
-int terminal_columns();    // 80 where unknown
 bool locale_is_utf8();
 
 // For the start of a program: standard streams that were closed are opened on /dev/null, so that no

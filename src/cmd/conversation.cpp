@@ -38,10 +38,6 @@ void Conversation::drop_last() {
     if (!messages_.empty()) messages_.erase(messages_.size() - 1);
 }
 
-std::string Conversation::last_content() const {
-    return messages_.empty() ? std::string() : messages_.back()["content"].get<std::string>();
-}
-
 std::string Conversation::system() const {
     if (messages_.empty() || messages_[0]["role"] != "system") return {};
     return messages_[0]["content"].get<std::string>();

@@ -16,7 +16,6 @@ class Conversation {
 
     void add(std::string_view role, std::string_view content);
     void drop_last();
-    std::string last_content() const;  // of the last message
 
     // The system message stands at the head; empty text takes it away.
     void set_system(std::string_view text);
