@@ -25,7 +25,7 @@ struct KvView {
 };
 
 // One layer's keys and values. How they are placed is the backend's affair: only kv_append,
-// attention, their fused forms and kv_read look inside.
+// attention and their fused forms look inside.
 struct KvLayer {
     const Buffer* k = nullptr;  // n_slots positions in k_dtype
     const Buffer* v = nullptr;
