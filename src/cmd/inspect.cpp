@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -72,20 +73,20 @@ std::vector<std::pair<std::string, FormatTotal>> formats_of(const ModelFile& fil
     return sorted;
 }
 
-DType cache_type(const std::string& name) {
-    return name == "f32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
-}
-
 void read_sizes(Inspection& model, const OpenOptions& open) {
     model.config = read_config(model.file);
     Weights weights = read_weights(model.file, model.config);
     model.n_parameters = n_parameters(model.config, weights);
     model.weight_bytes = total_weight_bytes(model.config, weights);
     model.bytes_per_token = decode_weight_bytes(model.config, weights);
-    model.n_ctx = open.n_ctx > 0 ? open.n_ctx : std::min(model.config.n_ctx_train, kDefaultContext);
-    model.kv_bytes =
-        model.n_ctx * kv_bytes_per_position(model.config, cache_type(open.cache_type_k),
-                                            cache_type(open.cache_type_v));
+    model.n_ctx = choose_context(open.n_ctx, model.config);
+    int64_t per_position =
+        kv_bytes_per_position(model.config, read_cache_type("-ctk", open.cache_type_k),
+                              read_cache_type("-ctv", open.cache_type_v));
+    if (per_position > std::numeric_limits<int64_t>::max() / model.n_ctx) {
+        throw Error("-c {}: the KV cache is too large to count", model.n_ctx);
+    }
+    model.kv_bytes = model.n_ctx * per_position;
 }
 
 std::string size_text(int64_t n_bytes) {

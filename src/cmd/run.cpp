@@ -186,9 +186,12 @@ class Run {
   private:
     void hash_logits(Sequence& sequence, const std::vector<Token>& prompt) {
         auto last = static_cast<int64_t>(prompt.size()) - 1;
-        engine_.evaluate(sequence, prompt, [&](int64_t position, std::span<const float> logits) {
-            if (position == last) hash_ = logits_hash(logits);
-        });
+        engine_.evaluate(
+            sequence, prompt,
+            [&](int64_t position, std::span<const float> logits) {
+                if (position == last) hash_ = logits_hash(logits);
+            },
+            interrupted);
     }
 
     Json result(const std::vector<Token>& prompt) {

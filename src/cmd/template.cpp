@@ -15,7 +15,6 @@ namespace ridge {
 namespace {
 
 constexpr uint64_t kMaxJsonBytes = uint64_t{64} << 20;
-constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
 
 struct TemplateOptions {
     std::string model, name, file;
@@ -123,9 +122,7 @@ ChatTemplate read_template(const TemplateOptions& options, const ModelFile* mode
     using Id = std::optional<Token>;
     std::string bos = text_of(options.has_bos, options.bos, tokenizer ? tokenizer->bos() : Id());
     std::string eos = text_of(options.has_eos, options.eos, tokenizer ? tokenizer->eos() : Id());
-    if (!options.file.empty())
-        return ChatTemplate::compile(read_file(options.file, kMaxTemplateBytes),
-                                     printable(options.file), bos, eos);
+    if (!options.file.empty()) return ChatTemplate::read_file(options.file, bos, eos);
     if (!options.name.empty()) return ChatTemplate::named(options.name, bos, eos);
     std::optional<std::string> source = model->chat_template();
     if (!source) {

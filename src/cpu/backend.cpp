@@ -22,13 +22,14 @@ struct BatchSize {
     std::vector<int64_t> slots;
     SequenceSpan span;
 
-    BatchSize(int n_rows, int n_logit_rows)
+    BatchSize(int n_rows, int n_logit_rows, RowClass row_class)
         : tokens(static_cast<size_t>(n_rows)),
           positions(static_cast<size_t>(n_rows)),
           logit_rows(static_cast<size_t>(n_logit_rows)),
           slots(static_cast<size_t>(n_rows)) {
         std::iota(logit_rows.begin(), logit_rows.end(), 0);
         span.n_rows = n_rows;
+        span.row_class = row_class;
     }
     Batch batch() const { return {tokens, positions, slots, {&span, 1}, logit_rows, {}}; }
 };
@@ -80,8 +81,10 @@ class CpuBackend : public Backend {
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
         scratch_ = {};
-        BatchSize size(n_rows, n_logit_rows);
-        run(model, kv, size.batch(), true);
+        for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
+            BatchSize size(n_rows, n_logit_rows, row_class);
+            run(model, kv, size.batch(), true);
+        }
         scratch_memory_ = alloc(scratch_.planned_bytes());
         scratch_.place(scratch_memory_);
     }

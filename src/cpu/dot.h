@@ -7,8 +7,9 @@ namespace ridge {
 
 // Sums of products in eight lanes, lane l taking every eighth element from l on, then lanes added
 // in pairs: one order for one vector and for four. The lanes are two vectors of four, which g++ and
-// clang turn into vector registers on any machine (plain arrays of lanes g++ 12 leaves scalar when
-// four vectors share a weight: 8 GFLOP/s instead of 52).
+// clang turn into vector registers on any machine. Plain arrays of lanes g++ 12 leaves scalar when
+// four vectors share a weight: 8 GFLOP/s a core against 47 (AMD EPYC, family 26; 576 elements in
+// cache; at cd96817).
 using F32x4 = float __attribute__((vector_size(16)));
 
 inline F32x4 load4(const float* x) {

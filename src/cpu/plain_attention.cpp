@@ -1,10 +1,9 @@
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "cpu/dot.h"
 #include "cpu/plain.h"
-#include "format/float_rows.h"
 #include "model/step.h"
 #include "ref/host_kv.h"
 
@@ -13,21 +12,6 @@ namespace {
 
 constexpr int kBlock =
     64;  // cache positions that one rescaling of the online softmax covers; absolute boundaries
-
-// n floats of the cache, whatever it stores, as f32.
-void load_kv(const std::byte* from, DType dtype, int64_t n, float* out) {
-    switch (dtype) {
-        case DType::kF32:
-            std::memcpy(out, from, static_cast<size_t>(n) * sizeof(float));
-            return;
-        case DType::kF16:
-            f16_row_to_float(from, n, out);
-            return;
-        case DType::kBF16:
-            bf16_row_to_float(from, n, out);
-            return;
-    }
-}
 
 // The query heads of one row that share one K and V head, with what the online softmax keeps of
 // each.
@@ -67,14 +51,14 @@ void attend(HeadGroup g, const KvView& view, const KvLayer& kv, int64_t kv_head,
     for (int64_t first = 0; first < n_positions; first += kBlock) {
         int n = static_cast<int>(std::min<int64_t>(kBlock, n_positions - first));
         for (int p = 0; p < n; p++) {
-            load_kv(host_k(kv, view.slot(first + p), kv_head), kv.k_dtype, g.d_head, row);
+            load_floats(host_k(kv, view.slot(first + p), kv_head), kv.k_dtype, g.d_head, row);
             for (int64_t h = 0; h < g.n_heads; h++) {
                 g.weight[h * kBlock + p] = dot(g.q + h * g.d_head, row, g.d_head) * scale;
             }
         }
         rescale(g, n);
         for (int p = 0; p < n; p++) {
-            load_kv(host_v(kv, view.slot(first + p), kv_head), kv.v_dtype, g.d_head, row);
+            load_floats(host_v(kv, view.slot(first + p), kv_head), kv.v_dtype, g.d_head, row);
             for (int64_t h = 0; h < g.n_heads; h++) {
                 float weight = g.weight[h * kBlock + p];
                 float* out = g.out + h * g.d_head;

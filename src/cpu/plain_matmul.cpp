@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cpu/dot.h"
 #include "cpu/plain.h"
 #include "model/step.h"
@@ -36,6 +38,7 @@ void matmul(Step& s, Rows x, LinearGroup group, Rows out) {
         for (int g = 0; g < group.n_weights; g++) {
             const Linear& linear = *group.weights[static_cast<size_t>(g)];
             int64_t d_out = linear.weight.n_rows();
+            CHECK(linear.weight.n_cols() == x.n_cols);
             auto* bias =
                 linear.bias ? reinterpret_cast<const float*>(linear.bias.planes[0].data) : nullptr;
             for (int64_t j = std::max(begin, first); j < std::min(end, first + d_out); j++) {

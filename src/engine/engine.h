@@ -23,6 +23,10 @@ namespace ridge {
 constexpr int64_t kDefaultContext = 8192;  // at most, where -c does not say
 
 std::vector<std::string> device_names();
+// "f32", "f16", "bf16"; `flag` names the option in the error for anything else.
+DType read_cache_type(std::string_view flag, std::string_view name);
+// The context that -c asks for (0: the default) of a model; Error beyond what it was made for.
+int64_t choose_context(int64_t n_ctx, const Config& config);
 
 // How to open a model. Every field has a usable default but `model`.
 struct OpenOptions {
@@ -60,13 +64,19 @@ struct ModelInfo {
 // turn comes back.
 class Sequence {
   public:
+    Sequence(Sequence&&) = default;
+    Sequence& operator=(Sequence&&) = default;
+
     const std::vector<Token>& tokens() const { return tokens_; }
     void clear() { tokens_.clear(); }
 
   private:
     friend class Engine;
+    Sequence(const void* engine, uint64_t id) : engine_(engine), id_(id) {}
+
     std::vector<Token> tokens_;
-    uint64_t id_ = 0;
+    const void* engine_;  // the one that made it
+    uint64_t id_;
 };
 
 enum class StopReason { kEndToken, kStopString, kLength, kContextFull, kCancelled };
@@ -127,16 +137,19 @@ class Engine {
 
     // Logits of every token of `tokens`, computed after what the sequence holds: visit(position,
     // logits [n_vocab]).
-    void evaluate(Sequence& sequence, std::span<const Token> tokens,
-                  const std::function<void(int64_t, std::span<const float>)>& visit);
+    // Ends early, with false, where `cancelled` says so between two steps.
+    bool evaluate(Sequence& sequence, std::span<const Token> tokens,
+                  const std::function<void(int64_t, std::span<const float>)>& visit,
+                  const std::function<bool()>& cancelled = {});
 
     // Measured now, in some 50 ms: tokens a second at which this machine can read weights and KV at
     // this depth.
     double bound_tok_s(int64_t n_positions);
 
+    struct Impl;
+
   private:
     Engine();
-    struct Impl;
     std::unique_ptr<Impl> impl_;
 };
 

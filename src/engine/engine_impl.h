@@ -10,8 +10,10 @@
 
 namespace ridge {
 
-constexpr int kMaxStepRows = 256;      // rows of one prompt step: scratch is planned for as many
-constexpr int kMaxStepLogitRows = 16;  // of these, rows that may want logits
+constexpr int kMaxStepRows = 256;       // rows of one prompt step: scratch is planned for as many
+constexpr int64_t kFirstStepRows = 32;  // of the first step of a prompt, and at least
+constexpr double kStepMs = 500;         // a prompt step aims at
+constexpr int kMaxStepLogitRows = 16;   // of these, rows that may want logits
 
 struct Engine::Impl {
     std::unique_ptr<ModelFile> file;

@@ -117,6 +117,7 @@ void Engine::Impl::check_sampling(const SampleParams& sampling) const {
 }
 
 void Engine::Impl::claim_cache(Sequence& sequence) {
+    CHECK(sequence.engine_ == this);
     if (cached != sequence.id_) sequence.tokens_.clear();
     cached = sequence.id_;
 }
@@ -155,16 +156,24 @@ class Answer {
     }
 
   private:
-    // False where it was cancelled.
+    // False where it was cancelled. Steps are sized to take about half a second, so that a request
+    // to stop is heard on a slow machine too; where a prompt is cut changes no result.
     bool compute_prompt() {
+        int64_t n_rows = kFirstStepRows;
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
             if (cancelled()) return false;
-            int64_t n = std::min<int64_t>(kMaxStepRows, result_.n_prompt - at);
+            int64_t n = std::min(n_rows, result_.n_prompt - at);
             auto tokens =
                 std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
             at += n;
+            Timer timer;
             step_ = run_step_(tokens, RowClass::kPrompt,
                               at == result_.n_prompt && request_.n_predict != 0);
+            if (n == n_rows) {
+                double growth = kStepMs / std::max(timer.elapsed_ms(), 1.0);
+                n_rows = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(n) * growth),
+                                             kFirstStepRows, kMaxStepRows);
+            }
             if (request_.prompt_progress) {
                 double share = static_cast<double>(at) / static_cast<double>(result_.n_prompt);
                 request_.prompt_progress("reading the prompt", share);
@@ -250,15 +259,18 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
     return answer.run(n_reused, n_ctx);
 }
 
-void Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
-                      const std::function<void(int64_t, std::span<const float>)>& visit) {
+bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
+                      const std::function<void(int64_t, std::span<const float>)>& visit,
+                      const std::function<bool()>& cancelled) {
     Impl& impl = *impl_;
     impl.check_tokens(tokens);
     impl.claim_cache(sequence);
     int64_t n_total = static_cast<int64_t>(sequence.tokens_.size() + tokens.size());
-    if (n_total > impl.kv.n_slots)
+    if (n_total > impl.kv.n_slots) {
         throw Error("{} tokens, the context holds {}", n_total, impl.kv.n_slots);
+    }
     while (!tokens.empty()) {
+        if (cancelled && cancelled()) return false;
         size_t n = std::min<size_t>(tokens.size(), kMaxStepLogitRows);
         auto first = static_cast<int64_t>(sequence.tokens_.size());
         StepResult step = impl.run_step(sequence.tokens_, tokens.first(n), RowClass::kPrompt,
@@ -270,6 +282,7 @@ void Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
         }
         tokens = tokens.subspan(n);
     }
+    return true;
 }
 
 }  // namespace ridge

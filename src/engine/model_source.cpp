@@ -1,14 +1,14 @@
 #include "engine/model_source.h"
 
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/printable.h"
 #include "model/synth.h"
 #include "model/synth_plan.h"
+#include "text/end_tokens.h"
 
 namespace ridge {
 namespace {
@@ -24,25 +24,6 @@ std::pair<std::string, std::string> synth_name_and_format(const std::string& mod
                     printable(model));
     }
     return {rest.substr(0, colon), rest.substr(colon + 1)};
-}
-
-// eos_token_id of a Hugging Face file: a number or a list of them.
-void add_end_ids(const Json* object, std::vector<Token>& ids) {
-    if (object == nullptr || !object->is_object()) return;
-    auto found = object->find("eos_token_id");
-    if (found == object->end()) return;
-    auto add = [&](const Json& value) {
-        if (!value.is_number_integer()) return;
-        auto id = value.get<int64_t>();
-        if (id >= 0 && id <= std::numeric_limits<Token>::max()) {
-            ids.push_back(static_cast<Token>(id));
-        }
-    };
-    if (found->is_array()) {
-        for (const Json& value : *found) add(value);
-    } else {
-        add(*found);
-    }
 }
 
 }  // namespace
@@ -78,19 +59,23 @@ bool holds_tokenizer(const ModelFile& file) {
                                           : file.tokenizer_json_path().has_value();
 }
 
-std::vector<Token> bare_end_tokens(const ModelFile& file) {
+std::vector<Token> bare_end_tokens(const ModelFile& file, int64_t n_vocab) {
     std::vector<Token> ids;
-    if (file.type() == FileType::kGguf) {
-        for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                "tokenizer.ggml.eom_token_id"}) {
-            auto id = file.metadata().find_u32(key);
-            if (id && *id <= static_cast<uint32_t>(std::numeric_limits<Token>::max())) {
-                ids.push_back(static_cast<Token>(*id));
-            }
+    if (file.type() == FileType::kSafetensors) {
+        add_eos_token_ids(&file.config(), printable(file.path()) + ": config.json", n_vocab, ids);
+        add_eos_token_ids(file.generation_config(),
+                          printable(file.path()) + ": generation_config.json", n_vocab, ids);
+        return ids;
+    }
+    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                            "tokenizer.ggml.eom_token_id"}) {
+        std::optional<int64_t> id = file.metadata().find_i64(key);
+        if (!id) continue;
+        if (*id < 0 || *id >= n_vocab) {
+            throw Error("{}: {} is {}, expected a token from 0 to {}", printable(file.path()), key,
+                        *id, n_vocab - 1);
         }
-    } else {
-        add_end_ids(&file.config(), ids);
-        add_end_ids(file.generation_config(), ids);
+        ids.push_back(static_cast<Token>(*id));
     }
     return ids;
 }

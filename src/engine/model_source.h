@@ -23,6 +23,6 @@ ModelFile open_model_header(const std::string& model);
 
 bool holds_tokenizer(const ModelFile& file);
 // Ids that end an answer, as a model without a tokenizer still names them.
-std::vector<Token> bare_end_tokens(const ModelFile& file);
+std::vector<Token> bare_end_tokens(const ModelFile& file, int64_t n_vocab);
 
 }  // namespace ridge

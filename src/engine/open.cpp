@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/checked_math.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/printable.h"
 #include "base/system.h"
 #include "base/timer.h"
@@ -13,18 +13,6 @@
 
 namespace ridge {
 namespace {
-
-constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
-
-ModelFile open_file(const OpenOptions& options, const Progress& progress) {
-    if (options.model.empty()) {
-        throw Error(ErrorKind::kUsage,
-                    "-m: no model given; expected a file, a folder or synth:NAME:FORMAT");
-    }
-    return open_model_file(options.model, options.synth_seed, [&](double share) {
-        if (progress) progress("making weights", share);
-    });
-}
 
 // The devices that this build has; a backend is one folder and one line here.
 struct Device {
@@ -53,33 +41,16 @@ std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
                 printable(options.device), known_devices());
 }
 
-DType read_cache_type(std::string_view flag, std::string_view name) {
-    if (name == "f32") return DType::kF32;
-    if (name == "f16") return DType::kF16;
-    if (name == "bf16") return DType::kBF16;
-    throw Error(ErrorKind::kUsage, "{} {}: unknown type of the KV cache; one of f32, f16, bf16",
-                flag, printable(name));
-}
-
-int64_t choose_context(const OpenOptions& options, const Config& config) {
-    if (options.n_ctx == 0) return std::min(config.n_ctx_train, kDefaultContext);
-    if (options.n_ctx < 0 || options.n_ctx > config.n_ctx_train) {
-        throw Error(ErrorKind::kUsage,
-                    "-c {}: expected 1 to {}, the context that the model was made for",
-                    options.n_ctx, config.n_ctx_train);
-    }
-    return options.n_ctx;
-}
-
 // Checked before anything large is allocated. The weights of a file stay in the page cache, which
 // gives way.
 void check_memory(const Config& config, DType k_dtype, DType v_dtype, int64_t n_ctx) {
     uint64_t available = available_memory_bytes();
     auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
-    uint64_t needed = per_position * static_cast<uint64_t>(n_ctx);
-    if (available == 0 || needed <= available) return;
+    std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_ctx));
+    if (needed && (available == 0 || *needed <= available)) return;
     throw Error("cpu: {:.1f} GB needed for the KV cache at -c {}, {:.1f} GB free; try -c {}",
-                static_cast<double>(needed) * 1e-9, n_ctx, static_cast<double>(available) * 1e-9,
+                1e-9 * static_cast<double>(per_position) * static_cast<double>(n_ctx), n_ctx,
+                static_cast<double>(available) * 1e-9,
                 std::max<uint64_t>(1, available / 10 * 9 / per_position));
 }
 
@@ -104,13 +75,36 @@ std::optional<ChatTemplate> read_chat_template(const OpenOptions& options, const
     };
     std::string bos = text_of(tokenizer.bos()), eos = text_of(tokenizer.eos());
     if (!options.chat_template_file.empty()) {
-        return ChatTemplate::compile(read_file(options.chat_template_file, kMaxTemplateBytes),
-                                     options.chat_template_file, bos, eos);
+        return ChatTemplate::read_file(options.chat_template_file, bos, eos);
     }
     if (!options.chat_template.empty()) return ChatTemplate::named(options.chat_template, bos, eos);
     std::optional<std::string> source = file.chat_template();
     if (!source) return std::nullopt;
-    return ChatTemplate::compile(*source, options.model + ": chat template", bos, eos);
+    return ChatTemplate::compile(*source, printable(options.model) + ": chat template", bos, eos);
+}
+
+void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
+    const int n_vocab = impl.model.config.n_vocab;
+    if (!holds_tokenizer(*impl.file)) {
+        if (!options.pre.empty()) {
+            throw Error(ErrorKind::kUsage, "--pre {}: {} has no tokenizer", printable(options.pre),
+                        printable(options.model));
+        }
+        impl.end_tokens = bare_end_tokens(*impl.file, n_vocab);
+        return;
+    }
+    impl.tokenizer = Tokenizer::open(*impl.file, options.pre);
+    impl.end_tokens = impl.tokenizer->end_tokens();
+    if (impl.tokenizer->n_vocab() > n_vocab) {
+        throw Error(
+            "{}: the tokenizer has {} tokens, expected at most {} (the rows of the embedding)",
+            printable(options.model), impl.tokenizer->n_vocab(), n_vocab);
+    }
+    // The file's own template is compiled when it is asked for: a model whose template is of no
+    // use still continues plain text. One that the user names is wanted.
+    if (!options.chat_template_file.empty() || !options.chat_template.empty()) {
+        impl.chat_template = read_chat_template(options, *impl.file, *impl.tokenizer);
+    }
 }
 
 void prepare_weights(Backend& backend, Model& model) {
@@ -150,37 +144,55 @@ std::vector<std::string> device_names() {
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
 Engine::~Engine() = default;
 
+DType read_cache_type(std::string_view flag, std::string_view name) {
+    if (name == "f32") return DType::kF32;
+    if (name == "f16") return DType::kF16;
+    if (name == "bf16") return DType::kBF16;
+    throw Error(ErrorKind::kUsage, "{} {}: unknown type of the KV cache; one of f32, f16, bf16",
+                flag, printable(name));
+}
+
+int64_t choose_context(int64_t n_ctx, const Config& config) {
+    if (n_ctx == 0) return std::min(config.n_ctx_train, kDefaultContext);
+    if (n_ctx < 0 || n_ctx > config.n_ctx_train) {
+        throw Error(ErrorKind::kUsage,
+                    "-c {}: expected 1 to {}, the context that the model was made for", n_ctx,
+                    config.n_ctx_train);
+    }
+    return n_ctx;
+}
+
 std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress& progress) {
     Timer timer;
+    if (options.model.empty()) {
+        throw Error(ErrorKind::kUsage,
+                    "-m: no model given; expected a file, a folder or synth:NAME:FORMAT");
+    }
     DType k_dtype = read_cache_type("-ctk", options.cache_type_k),
           v_dtype = read_cache_type("-ctv", options.cache_type_v);
     std::unique_ptr<Engine> engine(new Engine());
     Impl& impl = *engine->impl_;
+    Model& model = impl.model;
     impl.options = options;
     impl.backend = make_backend(options);
-    impl.model.tables =
+    model.tables =
         resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
-    impl.file = std::make_unique<ModelFile>(open_file(options, progress));
 
-    Model& model = impl.model;
+    // What can be refused is refused by the header, before anything large is made.
+    impl.file = std::make_unique<ModelFile>(open_model_header(options.model));
     model.config = read_config(*impl.file);
-    model.weights = read_weights(*impl.file, model.config);
-    model.rope_table = make_rope_table(model.config);
+    int64_t n_ctx = choose_context(options.n_ctx, model.config);
+    check_memory(model.config, k_dtype, v_dtype, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
-    if (holds_tokenizer(*impl.file)) {
-        impl.tokenizer = Tokenizer::open(*impl.file, options.pre);
-        impl.end_tokens = impl.tokenizer->end_tokens();
-        if (impl.tokenizer->n_vocab() > model.config.n_vocab) {
-            throw Error(
-                "{}: the tokenizer has {} tokens, expected at most {} (the rows of the embedding)",
-                printable(options.model), impl.tokenizer->n_vocab(), model.config.n_vocab);
-        }
-    } else {
-        impl.end_tokens = bare_end_tokens(*impl.file);
+    read_tokenizer(options, impl);
+    if (is_synth(options.model)) {
+        *impl.file = open_model_file(options.model, options.synth_seed, [&](double share) {
+            if (progress) progress("making weights", share);
+        });
     }
 
-    int64_t n_ctx = choose_context(options, model.config);
-    check_memory(model.config, k_dtype, v_dtype, n_ctx);
+    model.weights = read_weights(*impl.file, model.config);
+    model.rope_table = make_rope_table(model.config);
     prepare_weights(*impl.backend, model);
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
     impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
@@ -215,9 +227,7 @@ SampleParams Engine::default_sampling() const {
     return impl_->default_sampling;
 }
 Sequence Engine::new_sequence() {
-    Sequence sequence;
-    sequence.id_ = ++impl_->n_sequences;
-    return sequence;
+    return {impl_.get(), ++impl_->n_sequences};
 }
 
 double Engine::bound_tok_s(int64_t n_positions) {

@@ -27,8 +27,4 @@ int64_t n_parameters(const Config& config, const Weights& weights) {
     return sum_over(config, weights, [](const Tensor& tensor) { return tensor.n_elements(); });
 }
 
-int64_t decode_kv_bytes(const Config& config, DType k_dtype, DType v_dtype, int64_t n_positions) {
-    return kv_bytes_per_position(config, k_dtype, v_dtype) * n_positions;
-}
-
 }  // namespace ridge

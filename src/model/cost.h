@@ -19,7 +19,4 @@ int64_t total_weight_bytes(const Config& config, const Weights& weights);
 // Parameters, a tied head once.
 int64_t n_parameters(const Config& config, const Weights& weights);
 
-// Bytes of keys and values that a decode step at a depth of n_positions reads.
-int64_t decode_kv_bytes(const Config& config, DType k_dtype, DType v_dtype, int64_t n_positions);
-
 }  // namespace ridge

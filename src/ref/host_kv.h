@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "format/float_rows.h"
 #include "model/kv_cache.h"
 
 namespace ridge {
@@ -39,14 +40,10 @@ inline void load_floats(const std::byte* from, DType dtype, int64_t n, float* ou
             memcpy(out, from, static_cast<size_t>(n) * sizeof(float));
             break;
         case DType::kF16:
-            for (int64_t i = 0; i < n; i++) {
-                out[i] = to_float(reinterpret_cast<const f16*>(from)[i]);
-            }
+            f16_row_to_float(from, n, out);
             break;
         case DType::kBF16:
-            for (int64_t i = 0; i < n; i++) {
-                out[i] = to_float(reinterpret_cast<const bf16*>(from)[i]);
-            }
+            bf16_row_to_float(from, n, out);
             break;
     }
 }

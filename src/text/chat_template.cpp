@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/printable.h"
 #include "text/jinja/ast.h"
 #include "text/jinja/interpreter.h"
@@ -174,6 +175,12 @@ ChatTemplate::ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
+
+ChatTemplate ChatTemplate::read_file(const std::string& path, std::string bos_token,
+                                     std::string eos_token) {
+    return compile(ridge::read_file(path, jinja::kMaxTemplateBytes), printable(path),
+                   std::move(bos_token), std::move(eos_token));
+}
 
 ChatTemplate ChatTemplate::compile(std::string source, std::string name_for_messages,
                                    std::string bos_token, std::string eos_token) {

@@ -48,6 +48,9 @@ class ChatTemplate {
     // "<name>: line <n>: ...". An empty token is one that the model does not have.
     static ChatTemplate compile(std::string source, std::string name_for_messages,
                                 std::string bos_token, std::string eos_token);
+    // The same from a file of at most 1 MiB.
+    static ChatTemplate read_file(const std::string& path, std::string bos_token,
+                                  std::string eos_token);
     // One of the built-in templates; Error listing them for another name.
     static ChatTemplate named(std::string_view name, std::string bos_token, std::string eos_token);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "text/end_tokens.h"
 #include "text/tokenizer_configs.h"
 #include "text/tokenizer_json_reader.h"
 #include "text/tokenizer_spec.h"
@@ -373,24 +374,6 @@ std::optional<Token> read_config_token(const TokenizerSpec& spec, const Json* co
     return token;
 }
 
-// eos_token_id of config.json or generation_config.json: an id or a list of ids.
-void read_end_ids(const TokenizerSpec& spec, const Json* config, const char* file,
-                  std::vector<Token>& ends) {
-    if (config == nullptr || !config->is_object()) return;
-    auto found = config->find("eos_token_id");
-    if (found == config->end() || found->is_null()) return;
-    auto add = [&](const Json& id) {
-        if (!id.is_number_unsigned() ||
-            id.get<uint64_t>() >= static_cast<uint64_t>(spec.vocabulary.size())) {
-            throw Error("{}: eos_token_id of {} is {}, expected a token from 0 to {}", spec.file,
-                        file, shown(id), spec.vocabulary.size() - 1);
-        }
-        ends.push_back(id.get<Token>());
-    };
-    if (!found->is_array()) return add(*found);
-    for (const Json& id : *found) add(id);
-}
-
 void read_ends(TokenizerSpec& spec, const TokenizerConfigs& configs, const JsonMap& root) {
     std::optional<Token> template_bos = read_template_bos(spec, root);
     spec.bos = read_config_token(spec, configs.tokenizer_config, "bos_token");
@@ -405,8 +388,10 @@ void read_ends(TokenizerSpec& spec, const TokenizerConfigs& configs, const JsonM
     }
     spec.eos = read_config_token(spec, configs.tokenizer_config, "eos_token");
     std::vector<Token> ends;
-    read_end_ids(spec, configs.generation_config, "generation_config.json", ends);
-    read_end_ids(spec, configs.config, "config.json", ends);
+    const auto n_vocab = static_cast<int64_t>(spec.vocabulary.size());
+    add_eos_token_ids(configs.generation_config, spec.file + ": generation_config.json", n_vocab,
+                      ends);
+    add_eos_token_ids(configs.config, spec.file + ": config.json", n_vocab, ends);
     set_end_tokens(spec, ends);
 }
 
