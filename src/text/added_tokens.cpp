@@ -1,11 +1,17 @@
 #include "text/added_tokens.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string>
+
 #include "base/check.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
 
 namespace ridge {
 namespace {
+
+constexpr size_t kBlockBytes = 8 * kMaxAddedTokenBytes;  // of text, read at once
 
 // The offset of the character that ends at `end` (> 0).
 size_t previous_char(std::string_view text, size_t end) {
@@ -22,64 +28,141 @@ uint32_t code_at(std::string_view text, size_t at) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher() : nodes_(1) {}
-
-int AddedTokenMatcher::child(int node, unsigned char byte) const {
-    auto found = children_.find(static_cast<uint64_t>(node) * 256 + byte);
-    return found == children_.end() ? -1 : found->second;
-}
-
-void AddedTokenMatcher::add(std::string_view text, const AddedToken& token) {
-    CHECK(!text.empty() && text.size() <= kMaxAddedTokenBytes);
-    first_[static_cast<unsigned char>(text[0])] = true;
-    int node = 0;
-    for (char c : text) {
-        uint64_t edge = static_cast<uint64_t>(node) * 256 + static_cast<unsigned char>(c);
-        auto [it, inserted] = children_.emplace(edge, static_cast<int>(nodes_.size()));
-        if (inserted) nodes_.emplace_back();
-        node = it->second;
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<Entry>& entries) {
+    std::string all;
+    for (const Entry& entry : entries) {
+        CHECK(!entry.text.empty() && entry.text.size() <= kMaxAddedTokenBytes);
+        CHECK(entry.text.size() <= kMaxAddedTokensBytes - all.size());
+        all.append(entry.text.rbegin(), entry.text.rend());
+        tokens_.push_back({entry.token, static_cast<uint32_t>(entry.text.size())});
+        max_bytes_ = std::max(max_bytes_, entry.text.size());
     }
-    if (nodes_[static_cast<size_t>(node)].token >= 0) return;  // the first of equal texts
-    nodes_[static_cast<size_t>(node)].token = static_cast<int>(tokens_.size());
-    tokens_.push_back(token);
+    std::vector<std::string_view> backwards;
+    for (size_t at = 0; const Found& found : tokens_) {
+        backwards.push_back(std::string_view(all).substr(at, found.n_bytes));
+        at += found.n_bytes;
+    }
+    std::vector<uint32_t> numbers(tokens_.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    std::sort(numbers.begin(), numbers.end(), [&](uint32_t a, uint32_t b) {
+        int order = backwards[a].compare(backwards[b]);
+        return order != 0 ? order < 0 : a < b;
+    });
+    auto same = [&](uint32_t a, uint32_t b) { return backwards[a] == backwards[b]; };
+    numbers.erase(std::unique(numbers.begin(), numbers.end(), same), numbers.end());
+    build(backwards, numbers);
 }
 
-std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::find(std::string_view text, size_t begin,
-                                                                size_t end) const {
-    for (size_t at = begin; at < end; at++) {
-        if (!first_[static_cast<unsigned char>(text[at])]) continue;
-        int longest = -1;
-        size_t match_end = at;
-        int node = 0;
-        for (size_t i = at; i < end; i++) {
-            node = child(node, static_cast<unsigned char>(text[i]));
-            if (node < 0) break;
-            if (nodes_[static_cast<size_t>(node)].token >= 0) {
-                longest = nodes_[static_cast<size_t>(node)].token;
-                match_end = i + 1;
+// `numbers` are those of the tokens, in the order of `backwards`: what goes through one node lies
+// together, and the token that ends in it comes first.
+void AddedTokenMatcher::build(const std::vector<std::string_view>& backwards,
+                              const std::vector<uint32_t>& numbers) {
+    struct Range {
+        uint32_t begin, end;  // in `numbers`
+    };
+    add_node(0, 0);
+    std::vector<Range> level = {{0, static_cast<uint32_t>(numbers.size())}}, next_level;
+    uint32_t node = 0;
+    for (size_t depth = 0; !level.empty(); depth++) {
+        next_level.clear();
+        for (Range range : level) {
+            first_child_.push_back(static_cast<uint32_t>(bytes_.size()));
+            longest_.push_back(node == 0 ? kNone : longest_[fallbacks_[node]]);
+            if (range.begin < range.end && backwards[numbers[range.begin]].size() == depth) {
+                longest_[node] = numbers[range.begin++];
             }
+            while (range.begin < range.end) {
+                char byte = backwards[numbers[range.begin]][depth];
+                uint32_t end = range.begin + 1;
+                while (end < range.end && backwards[numbers[end]][depth] == byte) end++;
+                next_level.push_back({range.begin, end});
+                auto code = static_cast<uint8_t>(byte);
+                if (node == 0) of_root_[code] = static_cast<uint32_t>(bytes_.size());
+                add_node(code, node == 0 ? 0 : next(fallbacks_[node], code));
+                range.begin = end;
+            }
+            node++;
         }
-        if (longest < 0) continue;
-        const AddedToken& token = tokens_[static_cast<size_t>(longest)];
-        if (token.single_word &&
-            ((at > 0 && is_word_char(code_at(text, previous_char(text, at)))) ||
-             (match_end < text.size() && is_word_char(code_at(text, match_end))))) {
-            at = match_end - 1;
+        level.swap(next_level);
+    }
+    first_child_.push_back(static_cast<uint32_t>(bytes_.size()));
+    bytes_.shrink_to_fit();
+    for (auto* numbers_of_nodes : {&first_child_, &fallbacks_, &longest_}) {
+        numbers_of_nodes->shrink_to_fit();
+    }
+}
+
+void AddedTokenMatcher::add_node(uint8_t byte, uint32_t fallback) {
+    bytes_.push_back(byte);
+    fallbacks_.push_back(fallback);
+}
+
+uint32_t AddedTokenMatcher::child(uint32_t node, uint8_t byte) const {
+    auto begin = bytes_.begin() + first_child_[node], end = bytes_.begin() + first_child_[node + 1];
+    auto at = std::lower_bound(begin, end, byte);
+    return at == end || *at != byte ? 0 : static_cast<uint32_t>(at - bytes_.begin());
+}
+
+// Where the automaton goes from a node by a byte. A fallback is nearer to the root, so that over a
+// text, or along a token, there are no more of them than bytes.
+uint32_t AddedTokenMatcher::next(uint32_t node, uint8_t byte) const {
+    while (node != 0) {
+        if (uint32_t found = child(node, byte)) return found;
+        node = fallbacks_[node];
+    }
+    return of_root_[byte];
+}
+
+AddedTokenMatcher::Search AddedTokenMatcher::search(std::string_view text, size_t begin,
+                                                    size_t end) const {
+    return Search(*this, text, begin, end);
+}
+
+// Notes where tokens begin in the next kBlockBytes. Tokens that begin there may end behind them:
+// the automaton is started where the last of these can end.
+void AddedTokenMatcher::Search::read_block() {
+    const AddedTokenMatcher& matcher = matcher_;
+    size_t begin = std::max(at_, n_read_);
+    n_read_ = begin + std::min(end_ - begin, kBlockBytes);
+    uint32_t node = 0;
+    for (size_t at = n_read_ + std::min(end_ - n_read_, matcher.max_bytes_); at-- > begin;) {
+        node = matcher.next(node, static_cast<uint8_t>(text_[at]));
+        if (node == 0 || at >= n_read_) continue;
+        uint32_t token = matcher.longest_[node];
+        if (token != kNone) begins_.push_back({at, token});
+    }
+}
+
+bool AddedTokenMatcher::Search::stands_alone(size_t begin, size_t end) const {
+    return (begin == 0 || !is_word_char(code_at(text_, previous_char(text_, begin)))) &&
+           (end >= text_.size() || !is_word_char(code_at(text_, end)));
+}
+
+std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::Search::next() {
+    while (true) {
+        while (!begins_.empty() && begins_.back().at < at_) begins_.pop_back();
+        if (begins_.empty()) {
+            if (std::max(at_, n_read_) >= end_) return std::nullopt;
+            read_block();
             continue;
         }
-        Match match{at, match_end, token.id};
-        while (token.left_strip && match.begin > begin) {
-            size_t previous = previous_char(text, match.begin);
-            if (previous < begin || !is_white_space(code_at(text, previous))) break;
+        const Found& found = matcher_.tokens_[begins_.back().token];
+        const AddedToken& token = found.token;
+        Match match{begins_.back().at, begins_.back().at + found.n_bytes, token.id};
+        at_ = match.end;
+        if (token.single_word && !stands_alone(match.begin, match.end)) continue;
+        while (token.left_strip && match.begin > left_) {
+            size_t previous = previous_char(text_, match.begin);
+            if (previous < left_ || !is_white_space(code_at(text_, previous))) break;
             match.begin = previous;
         }
-        while (token.right_strip && match.end < text.size() &&
-               is_white_space(code_at(text, match.end))) {
-            match.end += decode_utf8(text.substr(match.end)).n_bytes;
+        while (token.right_strip && match.end < text_.size() &&
+               is_white_space(code_at(text_, match.end))) {
+            match.end += decode_utf8(text_.substr(match.end)).n_bytes;
         }
+        at_ = left_ = match.end;
         return match;
     }
-    return std::nullopt;
 }
 
 }  // namespace ridge

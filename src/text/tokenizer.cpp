@@ -161,10 +161,17 @@ class Encoder {
     std::vector<Symbol> symbols_;
 };
 
+AddedTokenMatcher matcher_of(const TokenizerSpec& spec) {
+    std::vector<AddedTokenMatcher::Entry> entries;
+    for (const AddedToken& token : spec.added) {
+        entries.push_back({spec.vocabulary.bytes(token.id), token});
+    }
+    return AddedTokenMatcher(entries);
+}
+
 }  // namespace
 
-Tokenizer::Impl::Impl(TokenizerSpec spec_in) : spec(std::move(spec_in)) {
-    for (const AddedToken& token : spec.added) added.add(spec.vocabulary.bytes(token.id), token);
+Tokenizer::Impl::Impl(TokenizerSpec spec_in) : spec(std::move(spec_in)), added(matcher_of(spec)) {
     byte_tokens.fill(-1);
     TokenType wanted = spec.kind == TokenizerKind::kBytes ? TokenType::kNormal : TokenType::kByte;
     for (Token id = spec.vocabulary.size(); id-- > 0;) {
@@ -192,10 +199,9 @@ std::vector<Token> Tokenizer::Impl::encode(std::string_view text, std::span<cons
         size_t at = std::max(run_begin, plain);
         run_begin = run.end;
         if (run.found == Found::kNone) continue;
-        while (at < run.end) {
-            auto match = added.find(text, at, run.end);
-            if (!match) break;
-            at = match->end;
+        if (at >= run.end) continue;
+        AddedTokenMatcher::Search search = added.search(text, at, run.end);
+        while (auto match = search.next()) {
             bool control = spec.vocabulary.type(match->id) == TokenType::kControl;
             if (control && run.found != Found::kAll) continue;
             encoder.encode(text.substr(plain, match->begin - plain), plain == 0, out);

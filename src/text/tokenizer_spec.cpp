@@ -78,6 +78,7 @@ void complete_added_tokens(TokenizerSpec& spec) {
         bool added = type == TokenType::kControl || type == TokenType::kUserDefined;
         if (added && !listed[static_cast<size_t>(id)]) spec.added.push_back({.id = id});
     }
+    size_t n_all_bytes = 0;
     for (const AddedToken& token : spec.added) {
         size_t n_bytes = spec.vocabulary.bytes(token.id).size();
         if (n_bytes > kMaxAddedTokenBytes) {
@@ -85,6 +86,12 @@ void complete_added_tokens(TokenizerSpec& spec) {
                 "{}: the control or user-defined token {} has {} bytes, expected at most {}",
                 spec.file, token.id, n_bytes, kMaxAddedTokenBytes);
         }
+        n_all_bytes += n_bytes;
+    }
+    if (n_all_bytes > kMaxAddedTokensBytes) {
+        throw Error(
+            "{}: the control and user-defined tokens have {} bytes together, expected at most {}",
+            spec.file, n_all_bytes, kMaxAddedTokensBytes);
     }
     std::erase_if(spec.added,
                   [&](const AddedToken& token) { return spec.vocabulary.bytes(token.id).empty(); });

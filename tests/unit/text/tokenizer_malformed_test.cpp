@@ -102,6 +102,12 @@ std::vector<GgufFault> gguf_faults() {
         {"control_token_too_long",
          [](G& g) { g.tokens[903] = std::string(513, 'x'); },
          {"903", "513 bytes", "512"}},
+        {"control_tokens_too_long_together",
+         [](G& g) {
+             g.tokens.resize(904 + 131'072, std::string(512, 'x'));
+             g.types.resize(g.tokens.size(), 3);
+         },
+         {"control", "bytes together", "67108864"}},
         {"scores_absent",
          sentencepiece([](G& g) { g.scores.clear(); }),
          {"tokenizer.ggml.scores", "absent"}},

@@ -141,6 +141,22 @@ TEST(Tokenizer, encodes_long_runs_in_linear_time) {
     }
 }
 
+// Every place of the text begins all of these tokens but for their last bytes.
+TEST(Tokenizer, finds_tokens_that_share_a_long_start_in_linear_time) {
+    GgufTokenizer gguf =
+        gguf_of_json(read_json_file(golden_folder() + "gpt-2/tokenizer.json"), "gpt-2");
+    for (int i = 0; i < 1'000; i++) {
+        gguf.tokens.push_back(std::string(480, 'x') + std::to_string(10'000 + i));
+        gguf.types.push_back(3);
+    }
+    Tokenizer t = gguf.open();
+    std::string text(2'000'000, 'x');
+    Timer timer;
+    Ids ids = t.encode(text + gguf.tokens.back(), {.add_bos = false, .parse_special = true});
+    EXPECT_LT(timer.elapsed_ms(), 4'000);
+    EXPECT_EQ(ids.back(), t.n_vocab() - 1);
+}
+
 TEST(Tokenizer, ends_at_every_token_that_the_files_name) {
     TemporaryFolder folder;
     JsonMap json = read_json_file(golden_folder() + "qwen2/tokenizer.json");
