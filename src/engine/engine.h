@@ -108,9 +108,10 @@ struct Generation {
     std::vector<Token> tokens;  // drawn, an end token excluded
     std::string text;
     StopReason reason = StopReason::kLength;
-    std::string stop;      // the stop string, or the end token's text
-    int64_t n_prompt = 0;  // tokens of the prompt
-    int64_t n_reused = 0;  // of these, already in the cache
+    std::string stop;        // the stop string, or the end token's text
+    int64_t n_prompt = 0;    // tokens of the prompt
+    int64_t n_computed = 0;  // of these, computed in prompt_ms
+    int64_t n_reused = 0;    // of these, already in the cache
     double prompt_ms = 0, generate_ms = 0;
     int64_t n_steps = 0;  // decode steps within generate_ms
 };

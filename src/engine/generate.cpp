@@ -169,6 +169,7 @@ class Answer {
             Timer timer;
             step_ = run_step_(tokens, RowClass::kPrompt,
                               at == result_.n_prompt && request_.n_predict != 0);
+            result_.n_computed += n;
             if (n == n_rows) {
                 double growth = kStepMs / std::max(timer.elapsed_ms(), 1.0);
                 n_rows = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(n) * growth),

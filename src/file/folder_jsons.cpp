@@ -38,11 +38,20 @@ std::string default_template(const Json& list, const std::string& path) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
+namespace {
+
+// What is missing is reported when it is opened.
+void refuse_what_is_no_file(const std::string& path) {
     FileKind kind = file_kind(path);
     if (kind == FileKind::kDirectory || kind == FileKind::kOther) {
         throw Error("{}: is not a regular file", printable(path, 0));
     }
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+    refuse_what_is_no_file(path);
     return read_file(path, kMaxJsonBytes);
 }
 
@@ -78,7 +87,10 @@ FolderJsons read_folder_jsons(const std::string& folder) {
     if (has("chat_template.jinja")) {
         jsons.chat_template_jinja = read_text_file(join_path(folder, "chat_template.jinja"));
     }
-    if (has("tokenizer.json")) jsons.tokenizer_json_path = join_path(folder, "tokenizer.json");
+    if (has("tokenizer.json")) {
+        jsons.tokenizer_json_path = join_path(folder, "tokenizer.json");
+        refuse_what_is_no_file(*jsons.tokenizer_json_path);
+    }
     return jsons;
 }
 

@@ -239,15 +239,41 @@ void read_rope(const ModelFile& file, const HyperParameters& p, Config& config) 
                  : read_hf_rope_factors(p, hf_object, config.d_rope, config.rope_theta);
 }
 
-// Options of these architectures that change the arithmetic and that Ridge does not have.
-void refuse_unknown_options(const HyperParameters& p) {
-    if (p.gguf()) {
-        if (int64_t n = p.find_int({"expert_count", ""}).value_or(0); n != 0) {
-            throw Error("{}: {} is {}: mixtures of experts are not supported", p.where(),
-                        p.name({"expert_count", ""}), n);
-        }
-        return;
+// Options that change the arithmetic and that Ridge does not have: another model's mark, or a file
+// that would give wrong text without a word.
+void refuse_unknown_gguf_options(const ModelFile& file, const HyperParameters& p) {
+    std::string type = p.find_text("general.type").value_or("model");
+    if (type != "model") {
+        throw Error("{}: general.type is {}, expected model", p.where(), printable(type));
     }
+    for (const char* name : {"expert_count", "attention.sliding_window"}) {
+        int64_t n = p.find_int({name, ""}).value_or(0);
+        if (n == 0) continue;
+        throw Error("{}: {} is {}: {} not supported", p.where(), p.name({name, ""}), n,
+                    std::string_view(name) == "expert_count" ? "mixtures of experts are"
+                                                             : "sliding-window attention is");
+    }
+    struct Neutral {
+        const char* name;
+        double value;  // at which the option does nothing
+    };
+    for (const Neutral& neutral :
+         {Neutral{"attention.scale", 0}, Neutral{"attention.clamp_kqv", 0},
+          Neutral{"logit_scale", 1}, Neutral{"residual_scale", 1}, Neutral{"embedding_scale", 1},
+          Neutral{"attn_logit_softcapping", 0}, Neutral{"final_logit_softcapping", 0}}) {
+        double value = p.find_number({neutral.name, ""}).value_or(neutral.value);
+        if (value == neutral.value || value == 0) continue;  // 0 is how files say none
+        throw Error("{}: {} is {}, which is not supported", p.where(), p.name({neutral.name, ""}),
+                    value);
+    }
+    std::string causal = p.name({"attention.causal", ""});
+    if (!file.metadata().find_bool(causal).value_or(true)) {
+        throw Error("{}: {} is false, expected true", p.where(), causal);
+    }
+}
+
+void refuse_unknown_options(const ModelFile& file, const HyperParameters& p) {
+    if (p.gguf()) return refuse_unknown_gguf_options(file, p);
     if (p.find_flag("use_sliding_window")) {
         throw Error("{}: use_sliding_window is true: sliding-window attention is not supported",
                     p.where());
@@ -289,7 +315,7 @@ void read_vocabulary_size(const ModelFile& file, const HyperParameters& p, Confi
 
 Config read_config(const ModelFile& file) {
     HyperParameters p(file);
-    refuse_unknown_options(p);
+    refuse_unknown_options(file, p);
     Config config;
     config.architecture = p.architecture();
     config.name = p.find_text(p.gguf() ? "general.name" : "_name_or_path").value_or("");
@@ -322,8 +348,9 @@ Config read_config(const ModelFile& file) {
     config.qk_norm = config.architecture == "qwen3";
     read_rope(file, p, config);
     read_vocabulary_size(file, p, config);
-    config.tied_head = file.find("output.weight") == nullptr;
-    if (!p.gguf() && config.tied_head && p.find_json("tie_word_embeddings") != nullptr &&
+    bool has_head = file.find("output.weight") != nullptr;
+    config.tied_head = !has_head || (!p.gguf() && p.find_flag("tie_word_embeddings"));
+    if (!p.gguf() && !has_head && p.find_json("tie_word_embeddings") != nullptr &&
         !p.find_flag("tie_word_embeddings")) {
         throw Error("{}: tensor lm_head.weight is missing, and tie_word_embeddings is false",
                     p.where());

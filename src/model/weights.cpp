@@ -83,6 +83,10 @@ Weights read_weights(const ModelFile& file, const Config& config) {
     Dim model{config.d_model, "d_model"}, vocab{config.n_vocab, "n_vocab"};
     Weights weights;
     weights.embedding = find.matrix("token_embd.weight", vocab, model);
+    if (const Tensor* beyond = file.find(fmt::format("blk.{}.attn_norm.weight", config.n_layers))) {
+        throw Error("{}: has the tensor {}, but the model has {} layers",
+                    printable(file.file_of(*beyond)), printable(beyond->name), config.n_layers);
+    }
     for (int i = 0; i < config.n_layers; i++) weights.layers.push_back(read_layer(find, config, i));
     weights.output_norm = find.vector("output_norm.weight", model);
     weights.head =

@@ -184,6 +184,9 @@ ChatTemplate ChatTemplate::read_file(const std::string& path, std::string bos_to
 
 ChatTemplate ChatTemplate::compile(std::string source, std::string name_for_messages,
                                    std::string bos_token, std::string eos_token) {
+    if (source.find_first_not_of(" \t\r\n") == std::string::npos) {
+        throw Error("{}: the chat template is empty", printable(name_for_messages));
+    }
     ChatTemplate result;
     result.program_ = jinja::parse(std::move(source), std::move(name_for_messages));
     for (const std::string* token : {&bos_token, &eos_token}) {

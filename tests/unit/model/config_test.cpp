@@ -142,7 +142,29 @@ TEST(Config, scales_rope_linearly_however_the_file_says_so) {
     }
 }
 
+TEST(Config, refuses_options_that_would_change_the_arithmetic) {
+    TinyFile window;
+    window.set_u32("attention.sliding_window", 64);
+    expect_refused(window, {"llama.attention.sliding_window", "64"});
+    for (const char* key : {"attention.scale", "attention.clamp_kqv", "logit_scale",
+                            "residual_scale", "embedding_scale"}) {
+        TinyFile tiny;
+        tiny.set_f32(key, 0.5f);
+        expect_refused(tiny, {std::string("llama.") + key, "0.5"});
+        tiny.set_f32(key, 0.0f);  // how files say none
+        EXPECT_EQ(error_of(tiny), "") << key;
+    }
+    TinyFile both_ways;
+    both_ways.set("attention.causal", [](GgufWriter& writer, const std::string& name) {
+        writer.add_bool(name, false);
+    });
+    expect_refused(both_ways, {"llama.attention.causal", "false"});
+}
+
 TEST(Config, refuses_weights_that_do_not_fit) {
+    TinyFile shortened;
+    shortened.set_u32("block_count", 1);
+    expect_refused(shortened, {"blk.1.attn_norm.weight", "1 layers"});
     TinyFile missing;
     missing.drop_weight("blk.1.ffn_up.weight");
     expect_refused(missing, {"blk.1.ffn_up.weight", "missing"});
