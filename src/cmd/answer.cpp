@@ -75,6 +75,16 @@ AnswerWriter::AnswerWriter(Output& output, StatusLine& status, const Engine& eng
     styled_ = output.is_terminal() && (no_color == nullptr || no_color[0] == 0);
 }
 
+// An error has come in the middle of thinking, maybe that of standard output itself.
+AnswerWriter::~AnswerWriter() {
+    if (!dimmed_) return;
+    try {
+        output_.write("\x1b[0m");
+        output_.flush();
+    } catch (...) {  // there is no terminal any more
+    }
+}
+
 void AnswerWriter::show(std::string_view text) {
     if (text.empty()) return;
     output_.write_untrusted(text);
@@ -85,7 +95,7 @@ void AnswerWriter::write(const TokenEvent& event) {
     status_.clear();
     std::string_view piece;
     if (styled_ && event.token >= 0) piece = engine_.tokenizer().piece(event.token);
-    if (piece == "<think>") output_.write("\x1b[2m"), dimmed_ = true;
+    if (piece == "<think>") dimmed_ = true, output_.write("\x1b[2m");
     show(event.text);
     if (piece == "</think>" && dimmed_) output_.write("\x1b[0m"), dimmed_ = false;
     output_.flush();
@@ -111,7 +121,7 @@ Generation answer(Engine& engine, Sequence& sequence, Request& request, StatusLi
 
 AnswerStats measure(Engine& engine, const Generation& generation) {
     AnswerStats stats;
-    stats.prompt_tok_s = rate(generation.n_prompt - generation.n_reused, generation.prompt_ms);
+    stats.prompt_tok_s = rate(generation.n_computed, generation.prompt_ms);
     stats.generate_tok_s = rate(generation.n_steps, generation.generate_ms);
     if (generation.n_steps > 0) {
         // At the depth at which the cache was in the middle of the answer.
