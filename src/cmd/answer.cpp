@@ -1,5 +1,6 @@
 #include "cmd/answer.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -10,7 +11,8 @@
 namespace ridge {
 namespace {
 
-constexpr size_t kLongPrompt = 256;  // tokens from which on progress is shown
+constexpr size_t kLongPrompt = 256;      // tokens from which on progress is shown
+constexpr size_t kUsualPieceBytes = 16;  // a text of so many bytes a position may well fit
 
 double rate(int64_t n, double ms) {
     return ms > 0 ? static_cast<double>(n) * 1e3 / ms : 0;
@@ -58,8 +60,26 @@ std::vector<Token> chat_prompt(const Engine& engine, const Conversation& convers
     input.date = options.date;
     std::vector<RenderedSpan> rendered = chat_template->render(input);
     std::vector<TextSpan> spans;
-    for (const RenderedSpan& span : rendered) spans.push_back({span.text, span.trusted});
+    size_t n_bytes = 0;
+    for (const RenderedSpan& span : rendered) {
+        spans.push_back({span.text, span.trusted});
+        n_bytes += span.text.size();
+    }
+    check_text_fits(engine, n_bytes);
     return engine.tokenizer().encode(spans);
+}
+
+void check_text_fits(const Engine& engine, size_t n_bytes) {
+    const ModelInfo& info = engine.info();
+    auto n_ctx = static_cast<size_t>(info.n_ctx);
+    if (n_bytes <= n_ctx * kUsualPieceBytes) return;
+    // The limit is not exact, so it is generous: normalisation may shorten a text.
+    size_t longest = kUsualPieceBytes;
+    for (Token token = 0; token < engine.tokenizer().n_vocab(); token++)
+        longest = std::max(longest, engine.tokenizer().piece(token).size());
+    if (n_bytes / 4 <= n_ctx * longest) return;
+    throw Error("the prompt is {} bytes and the context holds {} tokens; it needs a shorter prompt{}",
+                n_bytes, info.n_ctx, advice_on_context(info));
 }
 
 void check_prompt_fits(const Engine& engine, size_t n_tokens) {

@@ -26,13 +26,21 @@ SampleParams sampling_of(const Engine& engine, const SamplingOptions& options);
 std::vector<Token> chat_prompt(const Engine& engine, const Conversation& conversation,
                                const AnswerOptions& options);
 
+// Error, before time goes into tokens, where a text of so many bytes is longer than any that fits
+// into the context.
+void check_text_fits(const Engine& engine, size_t n_bytes);
 // Error, in one line with the numbers and what helps, where the prompt is longer than the context.
 void check_prompt_fits(const Engine& engine, size_t n_tokens);
 
-// Writes an answer to standard output as it comes. On a terminal, thinking is dimmed.
+// Writes an answer to standard output as it comes. On a terminal, thinking is dimmed; what comes
+// after the writer never is.
 class AnswerWriter {
   public:
     AnswerWriter(Output& output, StatusLine& status, const Engine& engine);
+    ~AnswerWriter();
+    AnswerWriter(const AnswerWriter&) = delete;
+    AnswerWriter& operator=(const AnswerWriter&) = delete;
+
     void write(const TokenEvent& event);
     void finish(bool end_line);  // with `end_line` the answer ends in a newline, added if need be
 
