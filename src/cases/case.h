@@ -88,7 +88,8 @@ struct Case {
     float weight_scale = 1;  // of weights, whose elements are normal
 
     // Greatest error of an element, relative to its own size, or where results cancel to its size
-    // plus the root mean square of its row. 0: bit for bit.
+    // plus the root mean square of its row. 0: bit for bit, the sign of 0 and the payload of NaN
+    // included.
     float tolerance = 0;
     bool cancels = false;
 

@@ -37,12 +37,21 @@ double row_rms(const Outputs& outputs, size_t row) {
     return std::sqrt(sum / static_cast<double>(n));
 }
 
-// Of one element; 0 where both are the same, infinite where one is no number.
-double element_error(float want, float got, double scale) {
-    if (same_float(want, got) || (std::isnan(want) && std::isnan(got))) return 0;
+// Of one element; 0 where both are the same, infinite where one is no number. `exact`: infinite
+// where any bit differs.
+double element_error(float want, float got, double scale, bool exact) {
+    if (same_float(want, got)) return 0;
+    if (exact) return HUGE_VAL;
+    if (std::isnan(want) && std::isnan(got)) return 0;
     if (!std::isfinite(want) || !std::isfinite(got)) return HUGE_VAL;
     const double error = std::abs(double{got} - double{want});
     return error < kNothing ? 0 : error / scale;
+}
+
+// What tells apart two that may read the same.
+std::string in_bits(float want, float got) {
+    return fmt::format("bits {:08x}, expected {:08x}", std::bit_cast<uint32_t>(got),
+                       std::bit_cast<uint32_t>(want));
 }
 
 void compare_sampled(const Case& c, const Outputs& want, const Outputs& got, Difference& result) {
@@ -59,15 +68,17 @@ void compare_sampled(const Case& c, const Outputs& want, const Outputs& got, Dif
                                        a.top.size());
         }
         if (!result.fault.empty()) return;
-        result.worst = std::max(result.worst, std::abs(double{a.logprob} - double{b.logprob}));
+        const auto note = [&](float x, float y) {
+            result.worst = std::max(result.worst, element_error(x, y, 1, c.tolerance == 0));
+        };
+        note(a.logprob, b.logprob);
         for (size_t t = 0; t < a.top.size(); t++) {
             if (a.top[t].token != b.top[t].token) {
                 result.fault = fmt::format("row {}: top token {} is {}, expected {}", i, t,
                                            b.top[t].token, a.top[t].token);
                 return;
             }
-            result.worst = std::max(result.worst,
-                                    std::abs(double{a.top[t].logprob} - double{b.top[t].logprob}));
+            note(a.top[t].logprob, b.top[t].logprob);
         }
         if (result.worst > double{c.tolerance}) {
             result.fault = fmt::format("row {}: a log probability is off by {}", i, result.worst);
@@ -94,13 +105,14 @@ Difference compare(const Case& c, const Outputs& want, const Outputs& got) {
         const double rms = c.cancels ? row_rms(want, i) : 0;
         for (size_t j = 0; j < n_cols; j++) {
             const float a = want.values[i * n_cols + j], b = got.values[i * n_cols + j];
-            const double error = element_error(a, b, std::abs(double{a}) + rms);
+            const double error = element_error(a, b, std::abs(double{a}) + rms, c.tolerance == 0);
             result.worst = std::max(result.worst, error);
             if (error > double{c.tolerance} && result.fault.empty()) {
                 result.fault = fmt::format(
-                    "row {}, column {}: {}, expected {} (error {:.3g}, "
-                    "tolerance {:.3g})",
-                    i, j, b, a, error, c.tolerance);
+                    "row {}, column {}: {}, expected {} ({})", i, j, b, a,
+                    c.tolerance == 0
+                        ? in_bits(a, b)
+                        : fmt::format("error {:.3g}, tolerance {:.3g}", error, c.tolerance));
             }
             if (!std::isfinite(a) || !std::isfinite(b)) continue;
             error_sum += (double{b} - double{a}) * (double{b} - double{a});

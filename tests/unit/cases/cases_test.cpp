@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "cases/case_run.h"
@@ -41,6 +43,41 @@ TEST(CaseRun, sees_one_wrong_element) {
         x.row<float>(2)[4] = std::nextafter(x.row<float>(2)[4], 1e9f);
     });
     EXPECT_EQ(fault.substr(0, 17), "row 2, column 4: ");
+}
+
+// With a tolerance of 0 every bit counts; with another, what the values mean.
+TEST(Compare, tells_apart_by_bits_where_nothing_is_tolerated) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float other_nan = std::bit_cast<float>(std::bit_cast<uint32_t>(nan) ^ 1);
+    const float tiny = std::numeric_limits<float>::denorm_min();
+    for (auto [a, b] : {std::pair{0.0f, -0.0f}, {nan, other_nan}, {nan, -nan}, {0.0f, tiny}}) {
+        for (float tolerance : {0.0f, 1e-6f}) {
+            const Case c = finish_case(
+                {.op = Op::kAdd, .n_rows = 1, .d_in = 2, .tolerance = tolerance, .cancels = true});
+            Outputs want, got;
+            want.n_cols = got.n_cols = 2;
+            want.values = {1, a}, got.values = {1, b};
+            EXPECT_EQ(compare(c, want, want).fault, "");
+            EXPECT_EQ(compare(c, want, got).fault.substr(0, 17),
+                      tolerance == 0 ? "row 0, column 1: " : "")
+                << a << ", " << b;
+        }
+    }
+}
+
+TEST(Compare, tells_apart_log_probabilities_that_are_no_numbers) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (float tolerance : {0.0f, 1e-4f}) {
+        const Case c = {.op = Op::kSample, .tolerance = tolerance};
+        for (auto [a, b] : {std::pair{-1.0f, nan}, {nan, -1.0f}, {-infinity, -1.0f}}) {
+            Outputs want, got;
+            want.sampled = {{.token = 1, .logprob = a, .top = {}}};
+            got.sampled = {{.token = 1, .logprob = b, .top = {}}};
+            EXPECT_EQ(compare(c, want, want).fault, "");
+            EXPECT_NE(compare(c, want, got).fault, "") << a << ", " << b;
+        }
+    }
 }
 
 TEST(CaseRun, sees_writes_outside_the_rows) {
