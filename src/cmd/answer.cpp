@@ -78,8 +78,9 @@ void check_text_fits(const Engine& engine, size_t n_bytes) {
     for (Token token = 0; token < engine.tokenizer().n_vocab(); token++)
         longest = std::max(longest, engine.tokenizer().piece(token).size());
     if (n_bytes / 4 <= n_ctx * longest) return;
-    throw Error("the prompt is {} bytes and the context holds {} tokens; it needs a shorter prompt{}",
-                n_bytes, info.n_ctx, advice_on_context(info));
+    throw Error(
+        "the prompt is {} bytes and the context holds {} tokens; it needs a shorter prompt{}",
+        n_bytes, info.n_ctx, advice_on_context(info));
 }
 
 void check_prompt_fits(const Engine& engine, size_t n_tokens) {

@@ -1,5 +1,6 @@
 #include "cmd/chat.h"
 
+#include <cstdlib>
 #include <optional>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "base/system.h"
 #include "cmd/answer.h"
 #include "cmd/commands.h"
+#include "cmd/input.h"
 #include "cmd/line_reader.h"
 #include "cmd/values.h"
 
@@ -20,7 +22,8 @@ constexpr const char* kHelp =
     "  /regen            another answer to the last message\n"
     "  /set [NAME VALUE] temp, top-k, top-p, min-p, repeat-penalty, repeat-last-n,\n"
     "                    presence-penalty, frequency-penalty, seed, n-predict,\n"
-    "                    think on|off|default; alone: show them\n"
+    "                    logit-bias ID(+/-)BIAS|none, think on|off|default;\n"
+    "                    alone: show them\n"
     "  /save FILE        write the conversation to a new file\n"
     "  /load FILE        go on with a saved conversation\n"
     "  /stats            numbers of the last answer\n"
@@ -50,16 +53,22 @@ class MessageReader {
         message.clear();
         while (!line.empty() && line.back() == '\\') {
             line.back() = '\n';
-            message += line;
+            append(message, line);
             result = next(". ", line);
             if (result == LineReader::Result::kInterrupted) return result;
             if (result == LineReader::Result::kEnd) line.clear();
         }
-        message += line;
+        append(message, line);
         return LineReader::Result::kLine;
     }
 
   private:
+    static void append(std::string& message, const std::string& line) {
+        if (message.size() + line.size() > kMaxLineBytes)
+            throw Error("the message is longer than {} bytes", kMaxLineBytes);
+        message += line;
+    }
+
     LineReader::Result next(const std::string& prompt, std::string& line) {
         LineReader::Result result = lines_.read(prompt, line);
         if (result == LineReader::Result::kLine) lines_.remember(line);
@@ -76,7 +85,7 @@ class MessageReader {
             // Quotes on lines of their own add no empty lines.
             if (!message.empty() && !(closed && line.empty())) message += '\n';
             if (!first && message.empty() && line.empty() && !closed) message += '\n';
-            message += line;
+            append(message, line);
             if (closed) return LineReader::Result::kLine;
             LineReader::Result result = next(". ", line);
             if (result == LineReader::Result::kInterrupted) return result;
@@ -95,7 +104,8 @@ class Chat {
           sequence_(engine.new_sequence()),
           sampling_(sampling_of(engine, settings.sampling)),
           answer_(settings.answer),
-          status_(!settings.quiet) {
+          status_(!settings.quiet),
+          lines_(settings.quiet) {
         if (answer_.has_system_prompt) conversation_.set_system(answer_.system_prompt);
     }
 
@@ -111,7 +121,15 @@ class Chat {
         std::string message;
         bool quoted = false;
         while (!leaving_) {
-            LineReader::Result result = reader.read(message, quoted);
+            LineReader::Result result = LineReader::Result::kEnd;
+            try {
+                result = reader.read(message, quoted);
+            } catch (const Error& e) {
+                // Where nobody types, what was not read of the line may have no end.
+                if (!lines_.interactive()) throw;
+                say(e.what());
+                continue;
+            }
             if (result == LineReader::Result::kEnd) break;
             if (result == LineReader::Result::kInterrupted) {
                 if (!lines_.interactive()) return kExitInterrupted;
@@ -202,7 +220,8 @@ class Chat {
         if (settings_.quiet) return;
         if (last_->reason == StopReason::kCancelled) say("the answer was stopped");
         if (last_->reason == StopReason::kLength)
-            say(fmt::format("the answer was cut at {} tokens (n-predict)", answer_.n_predict));
+            say(fmt::format("the answer was cut at {} token{} (n-predict)", answer_.n_predict,
+                            answer_.n_predict == 1 ? "" : "s"));
     }
 
     void command(const std::string& text) {
@@ -225,7 +244,7 @@ class Chat {
             conversation_.save(path_of(argument, "/save"));
         } else if (name == "load") {
             conversation_.load(path_of(argument, "/load"));
-            if (!settings_.quiet) say(fmt::format("{} messages loaded", conversation_.size()));
+            if (!settings_.quiet) say_loaded();
         } else if (name == "stats") {
             stats();
         } else if (name == "exit" || name == "quit") {
@@ -238,8 +257,21 @@ class Chat {
         }
     }
 
+    void say_loaded() const {
+        size_t n = conversation_.size();
+        say(fmt::format("{} message{} loaded", n, n == 1 ? "" : "s"));
+    }
+
+    // Quotes around the name are not part of it, and ~/ is the user's home, as in a shell.
     static std::string path_of(std::string_view argument, std::string_view command) {
+        if (argument.size() >= 2 && (argument[0] == '"' || argument[0] == '\'') &&
+            argument.back() == argument[0]) {
+            argument = argument.substr(1, argument.size() - 2);
+        }
         if (argument.empty()) throw Error("{} needs the name of a file", command);
+        const char* home = std::getenv("HOME");
+        if (argument.rfind("~/", 0) == 0 && home != nullptr && home[0] != 0)
+            return home + std::string(argument.substr(1));
         return std::string(argument);
     }
 
@@ -280,8 +312,10 @@ class Chat {
             answer_.think = choice == "on", answer_.no_think = choice == "off";
         } else if (name == "n-predict") {
             answer_.n_predict = parse_integer(where, value, -1, INT32_MAX);
+        } else if (name == "logit-bias" && value == "none") {
+            sampling_.logit_bias.clear();
         } else if (change.set(name, where, value)) {
-            change.apply(sampling_, engine_.config().n_vocab);
+            change.apply(sampling_, engine_.config().n_vocab, where);
             if (name == "seed" && value == "-1") sampling_.seed = random_seed();
         } else {
             throw Error("{}: no such setting; /set lists them", where);
@@ -329,8 +363,9 @@ int chat_command(const std::vector<std::string>& arguments) {
     line.flag("--special", "show control tokens in answers", settings.answer.special);
     line.flag("-q,--quiet", "nothing on standard error but errors and prompts", settings.quiet);
     if (!line.parse(arguments)) return 0;
+    settings.from_variables = line.from_variables();
     need_model("chat", settings.open.model);
-    return hold_conversation(settings);
+    return blame_variables(settings.from_variables, [&] { return hold_conversation(settings); });
 }
 
 }  // namespace ridge

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cmd/command_line.h"
 #include "cmd/options.h"
 
 namespace ridge {
@@ -10,6 +11,7 @@ struct ChatSettings {
     SamplingOptions sampling;
     AnswerOptions answer;
     bool quiet = false;
+    FromVariables from_variables;
 };
 
 // Opens the model and answers until the user leaves; returns the exit status.

@@ -80,13 +80,29 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     return best;
 }
 
+int blame_variables(const FromVariables& from, const std::function<int()>& command) {
+    try {
+        return command();
+    } catch (const Error& e) {
+        if (e.kind() != ErrorKind::kUsage) throw;
+        std::string_view message = e.what();
+        size_t end = std::min(message.find_first_of(" :"), message.size());
+        for (const auto& [spelling, variable] : from) {
+            if (message.substr(0, end) != spelling) continue;
+            throw Error(ErrorKind::kUsage, "{}{}", variable, message.substr(end));
+        }
+        throw;
+    }
+}
+
 struct CommandLine::Impl {
     struct Declared {
         std::string long_name;  // with its dashes
         std::string kind;       // of the value; empty for a flag
         SetValue set;
         CLI::Option* option = nullptr;
-        bool given = false;
+        std::string needed = {};  // long name of the option without which this one means nothing
+        bool given = false, by_variable = false;
 
         bool is_flag() const { return kind.empty(); }
     };
@@ -159,18 +175,45 @@ struct CommandLine::Impl {
         return out;
     }
 
-    [[noreturn]] void fail_on_extra(const std::string& extra) const {
+    std::string guess(const std::string& word) const {
+        std::vector<std::string> names;
+        for (const auto& [spelling, index] : by_name) names.push_back(spelling);
+        return nearest(word, names);
+    }
+
+    std::string guess_glued(const std::string& word) const {
+        std::string found = guess("-" + word);
+        return found.empty() ? guess(word) : found;
+    }
+
+    // "-thread 3" reads as "-t hread" and a word too many: the word before it is named too.
+    [[noreturn]] void fail_on_extra(const std::string& extra,
+                                    const std::vector<std::string>& arguments) const {
         if (extra.size() > 1 && extra[0] == '-') {
             std::string word = extra.substr(0, extra.find('='));
-            std::vector<std::string> names;
-            for (const auto& [spelling, index] : by_name) names.push_back(spelling);
-            std::string guess = nearest(word, names);
-            throw Error(
-                ErrorKind::kUsage, "{}: unknown option {}; {}", name, printable(word),
-                guess.empty() ? "see ridge " + name + " --help" : "did you mean " + guess + "?");
+            throw Error(ErrorKind::kUsage, "{}: unknown option {}; {}", name, printable(word),
+                        hint(guess(word)));
         }
-        throw Error(ErrorKind::kUsage, "{}: unexpected argument \"{}\"; see ridge {} --help", name,
-                    printable(extra), name);
+        auto at = std::find(arguments.begin(), arguments.end(), extra);
+        if (at != arguments.begin() && at != arguments.end() && is_glued(at[-1])) {
+            const std::string& before = at[-1];
+            bool word = (before[2] | 0x20) >= 'a' && (before[2] | 0x20) <= 'z';
+            throw Error(ErrorKind::kUsage, "{}: unexpected argument \"{}\" after {}; {}", name,
+                        printable(extra), printable(before),
+                        hint(word ? guess_glued(before) : std::string()));
+        }
+        throw Error(ErrorKind::kUsage, "{}: unexpected argument \"{}\"; {}", name, printable(extra),
+                    hint(""));
+    }
+
+    std::string hint(const std::string& guessed) const {
+        return guessed.empty() ? "see ridge " + name + " --help" : "did you mean " + guessed + "?";
+    }
+
+    // Whether it is an option of one letter with its value behind it, as "-n5".
+    bool is_glued(const std::string& argument) const {
+        return argument.size() > 2 && argument[0] == '-' && argument[1] != '-' &&
+               by_name.count(argument) == 0 && by_name.count(argument.substr(0, 2)) > 0;
     }
 
     bool on_line(std::string_view long_name) const {
@@ -189,6 +232,18 @@ struct CommandLine::Impl {
                 first = long_name;
             }
         }
+    }
+
+    void check_needed() const {
+        for (const Declared& d : declared) {
+            if (d.needed.empty() || d.option->count() == 0) continue;
+            if (!declared[by_name.find(d.needed)->second].given)
+                throw Error(ErrorKind::kUsage, "{}: {} needs {}", name, d.long_name, d.needed);
+        }
+    }
+
+    bool is_useless(const Declared& d) const {
+        return !d.needed.empty() && !declared[by_name.find(d.needed)->second].given;
     }
 
     // Whether a variable must give way to an argument that says otherwise.
@@ -216,8 +271,9 @@ struct CommandLine::Impl {
             std::string variable = variable_of(d.long_name);
             const char* value = std::getenv(variable.c_str());
             if (value == nullptr || value[0] == 0 || overruled(d.long_name)) continue;
+            if (is_useless(d)) continue;
             if (d.is_flag() && !read_switch(variable, value)) continue;
-            d.given = true;
+            d.given = d.by_variable = true;
             d.set(variable, value);
         }
     }
@@ -267,6 +323,22 @@ void CommandLine::at_most_one(std::vector<std::string> long_names) {
     impl_->exclusive.push_back(std::move(long_names));
 }
 
+void CommandLine::needs(std::string_view long_name, std::string_view other) {
+    auto one = impl_->by_name.find(long_name), two = impl_->by_name.find(other);
+    CHECK(one != impl_->by_name.end() && two != impl_->by_name.end());
+    CHECK(two->second < one->second);
+    impl_->declared[one->second].needed = other;
+}
+
+FromVariables CommandLine::from_variables() const {
+    FromVariables from;
+    for (const auto& [spelling, index] : impl_->by_name) {
+        const Impl::Declared& d = impl_->declared[index];
+        if (d.by_variable) from.emplace_back(spelling, variable_of(d.long_name));
+    }
+    return from;
+}
+
 bool CommandLine::given(std::string_view long_name) const {
     auto found = impl_->by_name.find(long_name);
     CHECK(found != impl_->by_name.end());
@@ -276,7 +348,8 @@ bool CommandLine::given(std::string_view long_name) const {
 bool CommandLine::parse(const std::vector<std::string>& arguments) {
     Impl& impl = *impl_;
     impl.app.set_help_flag("-h,--help", "show this and exit")->group(impl.group);
-    std::vector<std::string> reversed = impl.normalise(arguments);
+    const std::vector<std::string> normal = impl.normalise(arguments);
+    std::vector<std::string> reversed = normal;
     std::reverse(reversed.begin(), reversed.end());
     try {
         impl.app.parse(std::move(reversed));
@@ -289,9 +362,10 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
         throw Error(ErrorKind::kUsage, "{}: {}", impl.name, printable(e.what()));
     }
     std::vector<std::string> extras = impl.app.remaining();
-    if (!extras.empty()) impl.fail_on_extra(extras.front());
+    if (!extras.empty()) impl.fail_on_extra(extras.front(), normal);
     impl.check_exclusive();
     impl.read_values();
+    impl.check_needed();
     if (impl.positional != nullptr && impl.positional_option->count() > 0)
         *impl.positional = impl.positional_option->results().back();
     return true;

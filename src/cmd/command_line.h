@@ -4,12 +4,20 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ridge {
 
 // What stands before the value in an error: "--temp", or "RIDGE_TEMP" where a variable gave it.
 using Where = std::string_view;
+
+// Spellings of options whose values came from variables ("-c", "--ctx-size"), with the variables.
+using FromVariables = std::vector<std::pair<std::string, std::string>>;
+
+// Runs `command`. An Error(kUsage) that begins with the name of an option is about its value: where
+// a variable gave it, the variable's name takes that place.
+int blame_variables(const FromVariables& from, const std::function<int()>& command);
 
 // The options of one command. Each is declared once, with the function that reads its value;
 // parse() then takes them from the arguments, and what is not there from the environment: RIDGE_
@@ -33,8 +41,12 @@ class CommandLine {
     void positional(std::string name, std::string help, std::string& target);
     // At most one of these, by long names. A variable gives way to an argument of another of them.
     void at_most_one(std::vector<std::string> long_names);
+    // The first means nothing without the second, which is declared before it: an error for an
+    // argument; a variable is not looked at.
+    void needs(std::string_view long_name, std::string_view other);
 
     bool given(std::string_view long_name) const;  // by an argument or a variable
+    FromVariables from_variables() const;
 
     // False: --help was asked for and printed. Error(kUsage) in one line for anything wrong, with
     // the nearest option's name where one was mistyped. Values are read in the order of

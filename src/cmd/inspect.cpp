@@ -26,7 +26,8 @@ constexpr size_t kMaxNameColumn = 48;
 
 struct InspectOptions {
     OpenOptions open;
-    bool metadata = false, tensors = false, json = false;
+    bool metadata = false, tensors = false, json = false, quiet = false;
+    FromVariables from_variables;
 };
 
 struct FormatTotal {
@@ -215,16 +216,14 @@ bool parse(const std::vector<std::string>& arguments, InspectOptions& options) {
     line.flag("--metadata", "the metadata alone", options.metadata);
     line.flag("--tensors", "the tensors alone", options.tensors);
     line.flag("--json", "one JSON object with everything", options.json);
+    add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
+    options.from_variables = line.from_variables();
     need_model("inspect", options.open.model);
     return true;
 }
 
-}  // namespace
-
-int inspect_command(const std::vector<std::string>& arguments) {
-    InspectOptions options;
-    if (!parse(arguments, options)) return 0;
+int inspect(const InspectOptions& options) {
     Inspection model{open_model_header(options.open.model), {}, {}, {}};
     model.metadata = metadata_of(model.file);
     model.formats = formats_of(model.file);
@@ -246,6 +245,14 @@ int inspect_command(const std::vector<std::string>& arguments) {
     }
     output.flush();
     return 0;
+}
+
+}  // namespace
+
+int inspect_command(const std::vector<std::string>& arguments) {
+    InspectOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.from_variables, [&] { return inspect(options); });
 }
 
 }  // namespace ridge

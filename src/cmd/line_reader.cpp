@@ -5,12 +5,15 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <deque>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/system.h"
+#include "cmd/input.h"
+#include "cmd/output.h"
 
 namespace ridge {
 namespace {
@@ -26,10 +29,21 @@ void use_utf8_locale() {
     if (chosen == nullptr || !locale_is_utf8()) std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+// state_folder(), or nothing where it would be made below a home folder that does not exist.
+std::string history_folder() {
+    const char* state = std::getenv("XDG_STATE_HOME");
+    bool below_home = state == nullptr || state[0] != '/';
+    const char* home = std::getenv("HOME");
+    if (below_home && (home == nullptr || file_kind(home) != FileKind::kDirectory)) return {};
+    return state_folder();
+}
+
 }  // namespace
 
 struct LineReader::Impl {
-    bool interactive = false;
+    bool interactive = false, quiet = false;
+    bool history_failed = false;
+    int64_t n_lines = 0;  // read from what is no terminal
     EditLine* edit = nullptr;
     History* history = nullptr;
     std::string prompt;
@@ -82,7 +96,7 @@ struct LineReader::Impl {
     }
 
     std::string history_path() const {
-        std::string folder = state_folder();
+        std::string folder = history_folder();
         return folder.empty() ? folder : folder + "/history";
     }
 
@@ -113,16 +127,18 @@ struct LineReader::Impl {
         return true;
     }
 
-    void save_history() const {
+    void save_history() {
         std::string path = history_path();
-        if (path.empty()) return;
+        if (path.empty() || history_failed) return;
         std::string bytes;
         for (const std::string& entry : entries) bytes += entry + "\n";
         try {
-            make_folders(state_folder());
+            make_folders(history_folder());
             write_file(path, bytes, true);
-        } catch (const Error&) {
-            return;  // a home that cannot be written is no reason to end a conversation
+        } catch (const Error& e) {
+            // That is no reason to end a conversation.
+            history_failed = true;
+            if (!quiet) say(fmt::format("the history is not kept: {}", e.what()));
         }
     }
 
@@ -142,27 +158,27 @@ struct LineReader::Impl {
             std::fputs("\n", stderr);
             return Result::kEnd;
         }
+        if (static_cast<size_t>(n) > kMaxLineBytes) {
+            throw Error("the line is longer than {} bytes", kMaxLineBytes);
+        }
         line.assign(typed, static_cast<size_t>(n));
         while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
         return Result::kLine;
     }
 
     Result read_plain(std::string& line) {
-        line.clear();
-        for (int c = std::getc(stdin); c != EOF; c = std::getc(stdin)) {
-            if (c == '\n') return Result::kLine;
-            line += static_cast<char>(c);
-        }
+        bool found = read_line(line, ++n_lines);
         if (interrupted()) {
             std::clearerr(stdin);
             return Result::kInterrupted;
         }
-        return line.empty() ? Result::kEnd : Result::kLine;
+        return found ? Result::kLine : Result::kEnd;
     }
 };
 
-LineReader::LineReader() : impl_(std::make_unique<Impl>()) {
+LineReader::LineReader(bool quiet) : impl_(std::make_unique<Impl>()) {
     constexpr int kStdinFd = 0, kStderrFd = 2;
+    impl_->quiet = quiet;
     impl_->interactive = is_terminal(kStdinFd) && is_terminal(kStderrFd);
     if (impl_->interactive) impl_->start_editing();
 }

@@ -15,13 +15,16 @@ class LineReader {
         kInterrupted,  // Ctrl-C: the line that was begun is dropped
     };
 
-    LineReader();
+    // `quiet`: nothing is said of a history that cannot be written.
+    explicit LineReader(bool quiet);
     ~LineReader();
 
     bool interactive() const;
+    // Error for a line longer than kMaxLineBytes.
     Result read(const std::string& prompt, std::string& line);
     // Keeps a line for the arrow keys and for later sessions, in state_folder()/history (mode
-    // 0600). A history that cannot be read or written is no error.
+    // 0600), unless there is no home folder to keep it in. A history that cannot be read is no
+    // error; one that cannot be written is told once.
     void remember(const std::string& line);
 
   private:

@@ -24,9 +24,7 @@ float number(Where where, const std::string& text, double min, double max) {
 // The order of --help and of /set. Bounds beyond the sampler's own keep sums of logits finite.
 constexpr SamplingOption kSampling[] = {
     {"-s,--seed", "N", "seed of the draws; -1: a new one each time, which is printed",
-     [](SamplingOptions& o, Where w, const std::string& t) {
-         o.seed = t == "-1" ? std::nullopt : std::optional<uint64_t>(parse_seed(w, t));
-     }},
+     [](SamplingOptions& o, Where w, const std::string& t) { o.seed = parse_seed_or_none(w, t); }},
     {"--temp", "X", "temperature; 0: always the most probable token",
      [](SamplingOptions& o, Where w, const std::string& t) {
          o.temperature = number(w, t, 0, 100);
@@ -120,7 +118,7 @@ bool SamplingOptions::set(std::string_view name, Where where, const std::string&
     return false;
 }
 
-void SamplingOptions::apply(SampleParams& params, int n_vocab) const {
+void SamplingOptions::apply(SampleParams& params, int n_vocab, Where where) const {
     if (greedy) params.temperature = 0;
     if (temperature && !greedy) params.temperature = *temperature;
     if (top_k) params.top_k = *top_k;
@@ -133,9 +131,8 @@ void SamplingOptions::apply(SampleParams& params, int n_vocab) const {
     if (seed) params.seed = *seed;
     for (const auto& [id, bias] : logit_bias) {
         if (id >= n_vocab) {
-            throw Error(ErrorKind::kUsage,
-                        "--logit-bias {}: not in the vocabulary, expected an id below {}", id,
-                        n_vocab);
+            throw Error(ErrorKind::kUsage, "{} {}: not in the vocabulary, expected an id below {}",
+                        where, id, n_vocab);
         }
         params.logit_bias.emplace_back(id, bias);
     }
@@ -154,6 +151,9 @@ void add_sampling_options(CommandLine& line, SamplingOptions& options) {
 }
 
 std::vector<std::string> list_sampling(const SampleParams& params) {
+    std::string biases;
+    for (const auto& [id, bias] : params.logit_bias)
+        biases += fmt::format("{}{}{:+}", biases.empty() ? "" : ",", id, bias);
     return {
         fmt::format("seed {}", params.seed),
         fmt::format("temp {}", params.temperature),
@@ -164,6 +164,7 @@ std::vector<std::string> list_sampling(const SampleParams& params) {
         fmt::format("repeat-last-n {}", params.penalty_last_n),
         fmt::format("presence-penalty {}", params.presence_penalty),
         fmt::format("frequency-penalty {}", params.frequency_penalty),
+        "logit-bias " + (biases.empty() ? "none" : biases),
     };
 }
 
@@ -206,6 +207,10 @@ void add_chat_options(CommandLine& line, AnswerOptions& options) {
                    options.date = parse_date(where, text);
                });
     line.at_most_one({"--thinking", "--no-thinking"});
+}
+
+void add_quiet_option(CommandLine& line, bool& quiet) {
+    line.flag("-q,--quiet", "nothing on standard error but errors, as in any case here", quiet);
 }
 
 void add_template_options(CommandLine& line, std::string& name, std::string& file) {

@@ -33,11 +33,12 @@ struct SamplingOptions {
 
     // By the option's long name without dashes ("top-k"); false where there is none of this name.
     bool set(std::string_view name, Where where, const std::string& text);
-    // Error(kUsage) where a biased id is not in the vocabulary.
-    void apply(SampleParams& params, int n_vocab) const;
+    // Error(kUsage) where a biased id is not in the vocabulary; `where` is what gave it.
+    void apply(SampleParams& params, int n_vocab, Where where = "--logit-bias") const;
 };
 void add_sampling_options(CommandLine& line, SamplingOptions& options);
-// "temp 0.8", "top-k 40", ...: one line a parameter, as set() takes them.
+// "temp 0.8", "top-k 40", ...: one line a parameter, as set() takes them; "logit-bias none" where
+// there is none.
 std::vector<std::string> list_sampling(const SampleParams& params);
 
 // When an answer ends, and how a conversation is put to the model.
@@ -54,6 +55,9 @@ struct AnswerOptions {
 };
 void add_stop_options(CommandLine& line, AnswerOptions& options);
 void add_chat_options(CommandLine& line, AnswerOptions& options);
+
+// -q, for commands that say nothing beside their results and errors in any case.
+void add_quiet_option(CommandLine& line, bool& quiet);
 
 // --chat-template and --chat-template-file; each excludes the other.
 void add_template_options(CommandLine& line, std::string& name, std::string& file);

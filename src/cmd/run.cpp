@@ -55,23 +55,27 @@ bool parse(const std::vector<std::string>& arguments, RunOptions& options) {
     line.at_most_one({"--prompt", "--file", "--ids"});
     line.at_most_one({"--raw", "--system-prompt"});
     line.at_most_one({"--ids", "--system-prompt"});
+    line.at_most_one({"--raw", "--thinking"});
+    line.at_most_one({"--raw", "--no-thinking"});
+    line.needs("--logprobs", "--json");
     if (!line.parse(arguments)) return false;
+    settings.from_variables = line.from_variables();
 
     options.has_prompt = line.given("--prompt");
     options.has_file = line.given("--file");
     options.has_ids = line.given("--ids");
     need_model("run", settings.open.model);
-    if (options.n_logprobs >= 0 && !options.json)
-        throw Error(ErrorKind::kUsage, "run: --logprobs needs --json");
     return true;
 }
 
 // The prompt's text; empty optional where there is none and nobody to ask.
 std::optional<std::string> read_prompt(const RunOptions& options) {
     if (options.has_prompt) return options.prompt;
-    if (options.has_file) return without_last_newline(read_text(options.file));
-    if (stdin_is_terminal()) return std::nullopt;
-    return without_last_newline(read_text("-"));
+    if (!options.has_file && stdin_is_terminal()) return std::nullopt;
+    std::string path = options.has_file ? options.file : "-";
+    std::string text = without_last_newline(read_text(path));
+    if (!options.raw) check_utf8(text, name_of_file(path));  // templates take nothing else
+    return text;
 }
 
 std::vector<Token> prompt_tokens(const Engine& engine, const RunOptions& options,
@@ -85,6 +89,7 @@ std::vector<Token> prompt_tokens(const Engine& engine, const RunOptions& options
         conversation.add("user", text);
         return chat_prompt(engine, conversation, answer);
     }
+    check_text_fits(engine, text.size());
     EncodeOptions encode;
     encode.parse_special = options.settings.answer.special;
     std::vector<Token> tokens = engine.tokenizer().encode(text, encode);
@@ -235,11 +240,7 @@ class Run {
     std::optional<AnswerStats> stats_;
 };
 
-}  // namespace
-
-int run_command(const std::vector<std::string>& arguments) {
-    RunOptions options;
-    if (!parse(arguments, options)) return 0;
+int run_prompt(const RunOptions& options) {
     std::string text;
     if (!options.has_ids) {
         std::optional<std::string> given = read_prompt(options);
@@ -261,7 +262,20 @@ int run_command(const std::vector<std::string>& arguments) {
         throw Error("{}: has no tokenizer to make text with; --ids with --json works without one",
                     printable(options.settings.open.model));
     }
+    if (!engine->has_tokenizer() && !options.settings.answer.stops.empty()) {
+        throw Error(ErrorKind::kUsage, "--stop \"{}\": {} has no tokenizer to make text with",
+                    printable(options.settings.answer.stops.front(), 80),
+                    printable(options.settings.open.model));
+    }
     return Run(options, *engine).go(text);
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+    RunOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.settings.from_variables, [&] { return run_prompt(options); });
 }
 
 }  // namespace ridge

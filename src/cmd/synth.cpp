@@ -49,6 +49,11 @@ int synth_command(const std::vector<std::string>& arguments) {
         if (value->empty())
             throw Error(ErrorKind::kUsage, "synth: {} is missing; see ridge synth --help", what);
     }
+    if (path == "-") {
+        throw Error(ErrorKind::kUsage,
+                    "synth: -o -: a model goes to a file, not to standard output; expected its "
+                    "name (./- for a file that is called -)");
+    }
     catch_interrupts();
     StatusLine status(!quiet);
     write_synth(name, format, seed, path, force, [&](double share) {

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
+#include "cmd/input.h"
 #include "cmd/model_source.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
@@ -22,7 +23,8 @@ struct TemplateOptions {
     std::string bos, eos;
     bool has_bos = false, has_eos = false, has_prompt = false;
     AnswerOptions answer;
-    bool no_generation_prompt = false, json = false;
+    bool no_generation_prompt = false, json = false, quiet = false;
+    FromVariables from_variables;
 };
 
 bool parse(const std::vector<std::string>& arguments, TemplateOptions& options) {
@@ -46,7 +48,9 @@ bool parse(const std::vector<std::string>& arguments, TemplateOptions& options) 
     add_chat_options(line, options.answer);
     line.at_most_one({"--messages", "--prompt"});
     line.at_most_one({"--messages", "--system-prompt"});
+    add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
+    options.from_variables = line.from_variables();
     options.has_bos = line.given("--bos");
     options.has_eos = line.given("--eos");
     options.has_prompt = line.given("--prompt");
@@ -62,8 +66,7 @@ bool parse(const std::vector<std::string>& arguments, TemplateOptions& options) 
 }
 
 Json read_json(const std::string& path) {
-    return parse_json(read_file(path, kMaxJsonBytes),
-                      path == "-" ? "standard input" : printable(path));
+    return parse_json(read_file(path, kMaxJsonBytes), name_of_file(path));
 }
 
 Json checked_array(Json value, const std::string& what) {
@@ -94,18 +97,19 @@ ChatInput read_input(const TemplateOptions& options) {
         if (file.is_object()) {
             auto messages = file.find("messages");
             if (messages == file.end())
-                throw Error("{}: has no \"messages\"", printable(options.messages));
+                throw Error("{}: has no \"messages\"", name_of_file(options.messages));
             if (auto found = file.find("tools"); found != file.end()) tools = *found;
             Json inner = *messages;
             file = std::move(inner);
         }
-        input.messages = checked_array(std::move(file), printable(options.messages) + ": messages");
+        input.messages =
+            checked_array(std::move(file), name_of_file(options.messages) + ": messages");
     }
     if (!options.tools.empty()) tools = read_json(options.tools);
     if (!tools.is_null()) {
         input.tools = checked_array(
             std::move(tools),
-            printable(options.tools.empty() ? options.messages : options.tools) + ": tools");
+            name_of_file(options.tools.empty() ? options.messages : options.tools) + ": tools");
     }
     input.add_generation_prompt = !options.no_generation_prompt;
     input.enable_thinking = options.answer.thinking();
@@ -132,11 +136,7 @@ ChatTemplate read_template(const TemplateOptions& options, const ModelFile* mode
     return ChatTemplate::compile(*source, printable(options.model) + ": chat template", bos, eos);
 }
 
-}  // namespace
-
-int template_command(const std::vector<std::string>& arguments) {
-    TemplateOptions options;
-    if (!parse(arguments, options)) return 0;
+int show_template(const TemplateOptions& options) {
     ChatInput input = read_input(options);
     std::optional<ModelFile> model;
     std::optional<Tokenizer> tokenizer;
@@ -172,6 +172,14 @@ int template_command(const std::vector<std::string>& arguments) {
     output.write_json(json);
     output.flush();
     return 0;
+}
+
+}  // namespace
+
+int template_command(const std::vector<std::string>& arguments) {
+    TemplateOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.from_variables, [&] { return show_template(options); });
 }
 
 }  // namespace ridge

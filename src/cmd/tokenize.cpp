@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <functional>
 
 #include "base/error.h"
@@ -8,16 +7,21 @@
 #include "cmd/commands.h"
 #include "cmd/input.h"
 #include "cmd/model_source.h"
+#include "cmd/options.h"
 #include "cmd/output.h"
 #include "cmd/values.h"
 
 namespace ridge {
 namespace {
 
+constexpr size_t kMaxJsonBytes = size_t{64} << 20;  // of ids in an object
+
 struct TokenizeOptions {
     std::string model, pre, text, file = "-";
     bool has_text = false;
     bool json = false, jsonl = false, decode = false, no_bos = false, special = false;
+    bool quiet = false;
+    FromVariables from_variables;
 };
 
 bool parse(const std::vector<std::string>& arguments, TokenizeOptions& options) {
@@ -42,7 +46,9 @@ bool parse(const std::vector<std::string>& arguments, TokenizeOptions& options) 
               options.jsonl);
     line.at_most_one({"--prompt", "--file"});
     line.at_most_one({"--json", "--jsonl"});
+    add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
+    options.from_variables = line.from_variables();
     options.has_text = line.given("--prompt");
     if (options.model.empty())
         throw Error(ErrorKind::kUsage,
@@ -74,28 +80,46 @@ void for_each_line(const TokenizeOptions& options,
         return;
     }
     std::string line;
-    for (int c = std::getc(stdin); c != EOF; c = std::getc(stdin)) {
-        if (c == '\n') {
-            visit(line, ++number);
-            line.clear();
-        } else {
-            line += static_cast<char>(c);
-        }
+    while (read_line(line, ++number)) visit(line, number);
+}
+
+std::string name_of_source(const TokenizeOptions& options) {
+    return options.has_text ? "-p" : name_of_file(options.file);
+}
+
+// One line of JSON: errors name its number in the file, not the 1 of the text that is parsed.
+Json parse_line(const std::string& line, const std::string& where) {
+    try {
+        return parse_json(line, where, 2);
+    } catch (const Error& e) {
+        std::string message = e.what();
+        size_t at = message.find(" at line 1, column ");
+        if (at != std::string::npos) message.erase(at + 3, std::string_view(" line 1,").size());
+        throw Error("{}", message);
     }
-    if (!line.empty()) visit(line, ++number);
+}
+
+// Ids as parse_ids() takes them, or as --json prints them: {"tokens": [...]}.
+std::vector<Token> read_ids(const std::string& where, const std::string& text) {
+    size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string::npos || text[first] != '{') return parse_ids(where, text);
+    if (text.size() > kMaxJsonBytes)
+        throw Error("{}: is JSON of more than {} bytes", where, kMaxJsonBytes);
+    Json json = parse_json(text, where, 2);
+    auto found = json.find("tokens");
+    if (found == json.end() || !found->is_array())
+        throw Error("{}: expected ids, or an object with an array \"tokens\"", where);
+    return parse_ids(where, found->dump());
 }
 
 void run_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, Output& output) {
     for_each_line(options, [&](const std::string& line, int64_t number) {
-        std::string where = fmt::format("{}: line {}",
-                                        options.has_text      ? "-p"
-                                        : options.file == "-" ? "standard input"
-                                                              : printable(options.file),
-                                        number);
-        Json value = parse_json(line, where, 2), result;
+        std::string where = fmt::format("{}: line {}", name_of_source(options), number);
+        Json value = parse_line(line, where), result;
         if (options.decode) {
-            if (!value.is_array()) throw Error("{}: expected a JSON array of ids", where);
-            result = tokenizer.decode(parse_ids(where, line), options.special);
+            if (!value.is_array() && !value.is_object())
+                throw Error("{}: expected a JSON array of ids", where);
+            result = tokenizer.decode(read_ids(where, line), options.special);
         } else {
             if (!value.is_string()) throw Error("{}: expected a JSON string", where);
             result = encode(tokenizer, value.get_ref<const std::string&>(), options);
@@ -107,11 +131,7 @@ void run_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, Outpu
 
 void run_decode(const Tokenizer& tokenizer, const TokenizeOptions& options, Output& output) {
     std::string ids = options.has_text ? options.text : read_text(options.file);
-    std::string text = tokenizer.decode(parse_ids(options.has_text      ? "-p"
-                                                  : options.file == "-" ? "standard input"
-                                                                        : options.file,
-                                                  ids),
-                                        options.special);
+    std::string text = tokenizer.decode(read_ids(name_of_source(options), ids), options.special);
     if (options.json) {
         Json json;
         json["text"] = text;
@@ -135,11 +155,7 @@ void run_encode(const Tokenizer& tokenizer, const TokenizeOptions& options, Outp
         output.write(fmt::format("{}\t{}\n", token, printable(tokenizer.piece(token), 0)));
 }
 
-}  // namespace
-
-int tokenize_command(const std::vector<std::string>& arguments) {
-    TokenizeOptions options;
-    if (!parse(arguments, options)) return 0;
+int tokenize(const TokenizeOptions& options) {
     Tokenizer tokenizer = open_tokenizer(options.model, options.pre);
     Output output;
     if (options.jsonl) {
@@ -151,6 +167,14 @@ int tokenize_command(const std::vector<std::string>& arguments) {
     }
     output.flush();
     return 0;
+}
+
+}  // namespace
+
+int tokenize_command(const std::vector<std::string>& arguments) {
+    TokenizeOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.from_variables, [&] { return tokenize(options); });
 }
 
 }  // namespace ridge

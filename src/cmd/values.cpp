@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -26,12 +25,6 @@ std::optional<Number> read(std::string_view text) {
     return value;
 }
 
-std::string range(int64_t min, int64_t max) {
-    if (max >= std::numeric_limits<int32_t>::max())
-        return fmt::format("a whole number of at least {}", min);
-    return fmt::format("a whole number from {} to {}", min, max);
-}
-
 bool is_separator(char c) {
     return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -40,7 +33,8 @@ bool is_separator(char c) {
 
 int64_t parse_integer(std::string_view where, std::string_view text, int64_t min, int64_t max) {
     std::optional<int64_t> value = read<int64_t>(text);
-    if (!value || *value < min || *value > max) fail(where, text, range(min, max));
+    if (!value || *value < min || *value > max)
+        fail(where, text, fmt::format("a whole number from {} to {}", min, max));
     return *value;
 }
 
@@ -55,6 +49,16 @@ uint64_t parse_seed(std::string_view where, std::string_view text) {
     std::optional<uint64_t> value = read<uint64_t>(text);
     if (!value) fail(where, text, "a whole number from 0 to 18446744073709551615");
     return *value;
+}
+
+std::optional<uint64_t> parse_seed_or_none(std::string_view where, std::string_view text) {
+    if (text == "-1") return std::nullopt;
+    std::optional<uint64_t> value = read<uint64_t>(text);
+    if (!value) {
+        fail(where, text,
+             "-1 for a new seed each time, or a whole number from 0 to 18446744073709551615");
+    }
+    return value;
 }
 
 std::string parse_choice(std::string_view where, std::string_view text,
@@ -77,6 +81,7 @@ std::vector<Token> parse_ids(std::string_view where, std::string_view text) {
         text = text.substr(1, text.size() - 2);
         trim();
     }
+    const std::string_view whole = text;
     std::vector<Token> ids;
     while (!text.empty()) {
         size_t n = static_cast<size_t>(std::find_if(text.begin(), text.end(), is_separator) -
@@ -90,7 +95,7 @@ std::vector<Token> parse_ids(std::string_view where, std::string_view text) {
             n_commas += text.front() == ',' ? 1 : 0;
             text.remove_prefix(1);
         }
-        if (n_commas > 1) fail(where, ",,", "token ids, as in 1,2,3");
+        if (n_commas > 1) fail(where, whole, "token ids with one comma between, as in 1,2,3");
     }
     return ids;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,8 @@ namespace ridge {
 int64_t parse_integer(std::string_view where, std::string_view text, int64_t min, int64_t max);
 double parse_number(std::string_view where, std::string_view text, double min, double max);
 uint64_t parse_seed(std::string_view where, std::string_view text);  // 0 .. 2^64 - 1
+// The same, or none for "-1".
+std::optional<uint64_t> parse_seed_or_none(std::string_view where, std::string_view text);
 
 // One of `choices`, exactly.
 std::string parse_choice(std::string_view where, std::string_view text,

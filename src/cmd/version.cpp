@@ -6,6 +6,7 @@
 #include "cmd/build_info.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
+#include "cmd/options.h"
 #include "cmd/output.h"
 #include "engine/engine.h"
 
@@ -40,8 +41,9 @@ std::vector<std::string> instruction_sets() {
 int version_command(const std::vector<std::string>& arguments) {
     CommandLine line("version", "Shows the version, the build, and what the machine has.",
                      "ridge version --json");
-    bool as_json = false;
+    bool as_json = false, quiet = false;
     line.flag("--json", "one JSON object", as_json);
+    add_quiet_option(line, quiet);
     if (!line.parse(arguments)) return 0;
 
     const BuildInfo& build = build_info();

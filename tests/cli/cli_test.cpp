@@ -94,7 +94,7 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
                     Bad{"--top-k", "-1", "--top-k \"-1\""},
                     Bad{"--top-k", "4294967296", "--top-k"},
                     Bad{"-n", "1e3", "--n-predict \"1e3\""},
-                    Bad{"-n", "-2", "at least -1"},
+                    Bad{"-n", "-2", "from -1 to 2147483647"},
                     Bad{"-c", "-1", "--ctx-size \"-1\""},
                     Bad{"-c", "99999999999999999999", "--ctx-size"},
                     Bad{"-t", "0", "from 1 to"},
@@ -130,6 +130,44 @@ TEST(Program, takes_options_from_variables) {
     expect_error({"run", "--ids", "1,2"}, 2, "RIDGE_TOP_P \"much\"", setting);
     setting.environment["RIDGE_TOP_P"] = "";
     EXPECT_EQ(run({"run", "--ids", "1,2"}, setting).status, 0);
+}
+
+TEST(Program, blames_a_variable_for_what_the_model_cannot_do) {
+    for (auto [name, value] :
+         {std::pair("RIDGE_DEVICE", "zz"), std::pair("RIDGE_CHECKPOINT", "zz"),
+          std::pair("RIDGE_PRE", "zz"), std::pair("RIDGE_CTX_SIZE", "2000000000"),
+          std::pair("RIDGE_LOGIT_BIAS", "99999999+1"), std::pair("RIDGE_CACHE_TYPE_K", "q3")}) {
+        Setting setting;
+        setting.environment = {{name, value}};
+        expect_error({"run", "-m", tiny_model(), "-p", "x", "-q"}, 2, name, setting);
+    }
+    Setting setting;
+    setting.environment = {{"RIDGE_LOGPROBS", "5"}};
+    EXPECT_EQ(run(with(continuation("1"), {"-p", "x"}), setting).status, 0);
+    setting.environment["RIDGE_JSON"] = "1";
+    Json json = Json::parse(run(with(continuation("1"), {"-p", "x"}), setting).out);
+    EXPECT_TRUE(json.contains("logprobs"));
+}
+
+TEST(Program, takes_quiet_everywhere) {
+    for (const Arguments& arguments :
+         {Arguments{"tokenize", "-m", tiny_model(), "-p", "x"}, Arguments{"version"},
+          Arguments{"inspect", "-m", tiny_model()}, Arguments{"synth", "--list"},
+          Arguments{"template", "--chat-template", "chatml", "-p", "x"}}) {
+        Result result = run(with(arguments, {"-q"}));
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.err, "");
+    }
+}
+
+TEST(Program, refuses_a_line_that_does_not_end) {
+    Setting setting;
+    setting.input = std::string(size_t{17} << 20, 'x');
+    expect_error({"chat", "-m", tiny_model(), "-q"}, 1, "line 1 is longer than 16777216", setting);
+    expect_error({"tokenize", "-m", tiny_model(), "--jsonl"}, 1, "line 1 is longer", setting);
+    std::string line(size_t{9} << 20, 'x');
+    setting.input = line + "\\\n" + line + "\n";
+    expect_error({"chat", "-m", tiny_model(), "-q"}, 1, "the message is longer", setting);
 }
 
 TEST(Program, is_quiet_when_the_reader_goes_away) {
@@ -170,6 +208,32 @@ TEST(Run, refuses_what_is_no_model) {
         expect_error(with(base, {"-m", "synth:tiny-llama3"}), 2, "synth:NAME:FORMAT");
         expect_error(with(base, {"-m", "synth:huge:F32"}), 2, "huge");
     }
+}
+
+TEST(Run, names_the_file_of_a_prompt_that_is_not_utf8) {
+    std::string path = write_scratch("latin1.txt", "caf\xe9 noir");
+    expect_error({"run", "-m", tiny_model(), "-f", path}, 1, "latin1.txt: the text is not UTF-8");
+    Setting setting;
+    setting.input = "caf\xe9";
+    expect_error({"run", "-m", tiny_model()}, 1, "standard input: the text", setting);
+    EXPECT_EQ(run(with(continuation("1"), {"-f", path})).status, 0) << "--raw takes any bytes";
+}
+
+TEST(Run, refuses_a_prompt_by_its_bytes_before_it_is_tokenised) {
+    Setting setting;
+    for (int i = 0; i < 10'000'000; i++) setting.input += "ab ";
+    for (Arguments how : {Arguments{"-q"}, Arguments{"-q", "--raw"}}) {
+        expect_error(with({"run", "-m", tiny_model(), "-c", "64"}, how), 1,
+                     "bytes and the context holds 64 tokens", setting);
+    }
+}
+
+TEST(Run, raw_text_has_no_thinking_to_ask_for) {
+    expect_error(with(continuation("1"), {"-p", "x", "--think"}), 2, "exclude each other");
+    expect_error(with(continuation("1"), {"-p", "x", "--no-think"}), 2, "exclude each other");
+    Setting setting;
+    setting.environment = {{"RIDGE_THINKING", "1"}};
+    EXPECT_EQ(run(with(continuation("1"), {"-p", "x"}), setting).status, 0);
 }
 
 TEST(Run, prints_ids_in_their_exact_form) {
@@ -384,6 +448,51 @@ TEST(Chat, takes_what_stands_between_quotes_as_a_message) {
     EXPECT_NE(text.find("/reset\nnow"), std::string::npos) << text;
 }
 
+TEST(Chat, takes_a_file_in_quotes_or_below_home) {
+    std::string path = scratch_folder() + "/q r.json";  // HOME is the scratch folder
+    Result result = chat("hi\r\n/save \"~/q r.json\"\r\n/load '" + path + "'\n");
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::string text = run({"template", "-m", tiny_model(), "--messages", path}).out;
+    EXPECT_EQ(text.find('\r'), std::string::npos) << text;
+    Setting setting;
+    std::string one = write_scratch("one.json", R"([{"role":"user","content":"x"}])");
+    setting.input = "/load " + one + "\n";
+    EXPECT_EQ(run({"chat", "-m", tiny_model()}, setting).err, "ridge: 1 message loaded\n");
+}
+
+TEST(Chat, shows_and_sets_biases) {
+    Result result = chat("/set\n/set logit-bias 7-inf\n/set\n/set logit-bias none\n/help\n");
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.err.find("logit-bias none\n"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("logit-bias 7-inf\n"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("logit-bias ID"), std::string::npos) << result.err;
+    expect_line(chat("/set logit-bias 4096+1\n").err, "/set logit-bias 4096");
+}
+
+TEST(Chat, keeps_no_history_without_a_home) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
+    std::string home = scratch_folder() + "/no/such/home";
+    Terminal terminal({"chat", "-m", tiny_model()}, {{"HOME", home}, {"XDG_STATE_HOME", ""}});
+    ASSERT_TRUE(terminal.wait_for("> "));
+    terminal.send("/exit\n");
+    EXPECT_EQ(terminal.finish(), 0);
+    EXPECT_FALSE(std::filesystem::exists(scratch_folder() + "/no"));
+    EXPECT_EQ(terminal.seen().find("history"), std::string::npos) << terminal.seen();
+}
+
+TEST(Chat, says_once_that_the_history_cannot_be_kept) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
+    std::string file = write_scratch("a-file", "x");
+    Terminal terminal({"chat", "-m", tiny_model()}, {{"XDG_STATE_HOME", file}});
+    ASSERT_TRUE(terminal.wait_for("> "));
+    terminal.send("/set temp 0.25\n");
+    ASSERT_TRUE(terminal.wait_for("the history is not kept")) << terminal.seen();
+    ASSERT_TRUE(terminal.wait_for("> "));
+    terminal.send("/exit\n");
+    EXPECT_EQ(terminal.finish(), 0);
+    EXPECT_EQ(terminal.seen().find("not kept"), terminal.seen().rfind("not kept"));
+}
+
 TEST(Chat, fails_line_by_line_and_keeps_the_conversation) {
     std::string path = write_scratch("taken.json", "[]");
     std::string deep = write_scratch("deep.json", std::string(200'000, '['));
@@ -480,6 +589,10 @@ TEST(Tokenize, goes_there_and_back) {
     Setting back;
     back.input = ids["tokens"].dump();
     EXPECT_EQ(run(with(tokenize, {"--decode"}), back).out, text);
+    back.input = ids.dump() + "\n";
+    EXPECT_EQ(run(with(tokenize, {"--decode"}), back).out, text) << "what --json prints";
+    expect_error(with(tokenize, {"--decode", "-p", "{\"ids\":[1]}"}), 1, "\"tokens\"");
+    expect_error(with(tokenize, {"--decode", "-p", "{\"tokens\":[1,\"x\"]}"}), 2, "x");
     EXPECT_EQ(run(with(tokenize, {"--json", "-p", text})).out, ids.dump() + "\n");
 
     Json special = Json::parse(run(with(tokenize, {"--json", "--special"}), setting).out);
@@ -506,6 +619,7 @@ TEST(Tokenize, takes_a_json_string_a_line) {
         Result failed = run(tokenize, setting);
         EXPECT_EQ(failed.status, 1) << bad;
         expect_line(failed.err, "line 2");
+        EXPECT_EQ(failed.err.find("line 1"), std::string::npos) << failed.err;
     }
 }
 
@@ -587,6 +701,7 @@ TEST(Synth, writes_nothing_over_unasked) {
     EXPECT_EQ(run(with(arguments, {"--force"})).status, 0);
     EXPECT_GT(std::filesystem::file_size(path), 1'000'000u);
     expect_error({"synth", "tiny-qwen3", "-o", path}, 2, "--format");
+    expect_error({"synth", "tiny-qwen3", "--format", "Q8_0", "-o", "-"}, 2, "-o -");
     EXPECT_NE(run({"synth", "--list"}).out.find("tiny-qwen3"), std::string::npos);
 }
 

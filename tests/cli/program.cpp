@@ -171,12 +171,13 @@ bool Terminal::available() {
     return found;
 }
 
-Terminal::Terminal(const Arguments& arguments) {
+Terminal::Terminal(const Arguments& arguments,
+                   const std::map<std::string, std::string>& environment) {
     scratch_folder();  // made by the parent, so that the child does not remove it
     winsize size = {40, 160, 0, 0};
     child_ = forkpty(&fd_, nullptr, nullptr, &size);
     check(child_ >= 0, "forkpty");
-    if (child_ == 0) execute(arguments, {});
+    if (child_ == 0) execute(arguments, environment);
 }
 
 Terminal::~Terminal() {

@@ -39,7 +39,8 @@ std::string write_scratch(const std::string& name, const std::string& bytes);
 class Terminal {
   public:
     static bool available();  // a bare container may have no pseudo-terminals
-    explicit Terminal(const Arguments& arguments);
+    explicit Terminal(const Arguments& arguments,
+                      const std::map<std::string, std::string>& environment = {});
     ~Terminal();
 
     void send(const std::string& keys);

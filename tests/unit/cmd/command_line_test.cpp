@@ -13,7 +13,7 @@ namespace {
 struct Sample {
     std::string prompt, file, system;
     std::vector<std::string> stops;
-    int64_t n = -1;
+    int64_t n = -1, top = -1;
     bool json = false, raw = false;
     CommandLine line{"sample", "A sample.", "ridge sample"};
 
@@ -28,6 +28,10 @@ struct Sample {
         });
         line.flag("--json", "a flag", json);
         line.flag("--raw", "a flag", raw);
+        line.value("--top", "N", "a number", [this](Where where, const std::string& text) {
+            top = parse_integer(where, text, 0, 9);
+        });
+        line.needs("--top", "--json");
         line.at_most_one({"--prompt", "--file"});
         line.at_most_one({"--json", "--raw"});
     }
@@ -93,6 +97,13 @@ TEST(CommandLine, says_in_one_line_what_is_wrong) {
               "sample: --prompt and --file exclude each other");
     EXPECT_EQ(Sample().error({"-n", "1x"}),
               "--n-predict \"1x\": expected a whole number from -1 to 100");
+    EXPECT_EQ(Sample().error({"--top", "3"}), "sample: --top needs --json");
+    EXPECT_EQ(Sample().error({"-nx", "1"}),
+              "sample: unexpected argument \"1\" after -nx; did you mean -n?");
+    EXPECT_EQ(Sample().error({"-promp", "x"}),
+              "sample: unexpected argument \"x\" after -promp; did you mean --prompt?");
+    EXPECT_EQ(Sample().error({"-n5", "x"}),
+              "sample: unexpected argument \"x\" after -n5; see ridge sample --help");
     EXPECT_EQ(Sample().error({"\x1b[1m"}),
               "sample: unexpected argument \"\\x1b[1m\"; see ridge sample --help");
 }
@@ -122,6 +133,36 @@ TEST(CommandLine, a_bad_variable_is_reported_by_its_name) {
     }
     Variable json("RIDGE_JSON", "maybe");
     EXPECT_EQ(Sample().error({}), "RIDGE_JSON \"maybe\": expected 1 or 0");
+}
+
+TEST(CommandLine, a_variable_that_means_nothing_is_not_looked_at) {
+    Variable top("RIDGE_TOP", "many");
+    EXPECT_EQ(Sample().error({}), "no error");
+    EXPECT_EQ(Sample().error({"--json"}),
+              "RIDGE_TOP \"many\": expected a whole number from 0 to 9");
+}
+
+// What blame_variables() makes of an Error that the command throws.
+std::string blamed(const CommandLine& line, ErrorKind kind, const std::string& message) {
+    try {
+        blame_variables(line.from_variables(), [&]() -> int { throw Error(kind, "{}", message); });
+    } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), kind);
+        return e.what();
+    }
+    return "no error";
+}
+
+TEST(CommandLine, an_error_of_the_command_is_put_down_to_the_variable) {
+    Variable n("RIDGE_N_PREDICT", "7"), file("RIDGE_FILE", "x");
+    Sample s;
+    s.parse({"-f", "y"});
+    EXPECT_EQ(blamed(s.line, ErrorKind::kUsage, "-n 7: too many"), "RIDGE_N_PREDICT 7: too many");
+    EXPECT_EQ(blamed(s.line, ErrorKind::kUsage, "--n-predict: no"), "RIDGE_N_PREDICT: no");
+    EXPECT_EQ(blamed(s.line, ErrorKind::kUsage, "--file y: no"), "--file y: no") << "an argument";
+    EXPECT_EQ(blamed(s.line, ErrorKind::kUsage, "-nx 7"), "-nx 7");
+    EXPECT_EQ(blamed(s.line, ErrorKind::kFailure, "-n 7"), "-n 7") << "a file may have that name";
+    EXPECT_EQ(blame_variables(s.line.from_variables(), [] { return 3; }), 3);
 }
 
 TEST(CommandLine, a_variable_gives_way_to_an_argument_that_excludes_it) {

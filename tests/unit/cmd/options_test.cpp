@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.h"
 
 namespace ridge {
@@ -40,7 +42,11 @@ TEST(SamplingOptions, greedy_is_temperature_0) {
 
 TEST(SamplingOptions, know_their_names) {
     SamplingOptions options;
-    for (const std::string& line : list_sampling(SampleParams())) {
+    EXPECT_EQ(list_sampling(SampleParams()).back(), "logit-bias none");
+    SampleParams params;
+    params.logit_bias = {{5, 1.5f}, {6, -std::numeric_limits<float>::infinity()}};
+    EXPECT_EQ(list_sampling(params).back(), "logit-bias 5+1.5,6-inf");
+    for (const std::string& line : list_sampling(params)) {
         std::string name = line.substr(0, line.find(' '));
         EXPECT_TRUE(options.set(name, name, line.substr(name.size() + 1))) << line;
     }
@@ -61,6 +67,12 @@ TEST(SamplingOptions, a_bias_needs_a_token_of_the_vocabulary) {
     } catch (const Error& e) {
         EXPECT_EQ(e.kind(), ErrorKind::kUsage);
         EXPECT_NE(std::string(e.what()).find("--logit-bias 100"), std::string::npos);
+    }
+    try {
+        options.apply(params, kVocab, "/set logit-bias");
+        FAIL() << "no Error";
+    } catch (const Error& e) {
+        EXPECT_EQ(std::string(e.what()).rfind("/set logit-bias 100", 0), 0u) << e.what();
     }
 }
 

@@ -58,6 +58,17 @@ TEST(Values, seeds_have_64_bits) {
     EXPECT_EQ(parse_seed("-s", "18446744073709551615"), std::numeric_limits<uint64_t>::max());
     for (const char* bad : {"", "-2", "18446744073709551616", "1.5", "seed"})
         usage_error([&] { parse_seed("-s", bad); });
+    EXPECT_EQ(parse_seed_or_none("-s", "-1"), std::nullopt);
+    EXPECT_EQ(parse_seed_or_none("-s", "7"), std::optional<uint64_t>(7));
+    std::string message = usage_error([] { parse_seed_or_none("-s", "-2"); });
+    EXPECT_NE(message.find("-1 for a new seed"), std::string::npos) << message;
+}
+
+TEST(Values, a_range_is_told_whole) {
+    EXPECT_EQ(usage_error([] { parse_integer("-n", "99999999999", -1, 2147483647); }),
+              "-n \"99999999999\": expected a whole number from -1 to 2147483647");
+    EXPECT_NE(usage_error([] { parse_ids("--ids", "1,,2"); }).find("--ids \"1,,2\""),
+              std::string::npos);
 }
 
 TEST(Values, a_choice_error_lists_the_choices) {
