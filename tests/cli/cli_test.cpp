@@ -236,6 +236,20 @@ TEST(Run, raw_text_has_no_thinking_to_ask_for) {
     EXPECT_EQ(run(with(continuation("1"), {"-p", "x"}), setting).status, 0);
 }
 
+TEST(Run, without_a_tokenizer_takes_ids_and_no_stop_texts) {
+    std::string from = std::string(RIDGE_TESTS_DIR) + "/golden_data/models/qwen3-tied/hf/";
+    std::string folder = scratch_folder() + "/no-tokenizer";
+    std::filesystem::create_directory(folder);
+    for (const char* name : {"config.json", "model.safetensors"})
+        std::filesystem::copy_file(from + name, folder + "/" + name);
+    Arguments arguments = {"run", "-m", folder, "--ids", "1,2", "--json", "-n", "1"};
+    EXPECT_EQ(run(arguments).status, 0);
+    expect_error(with(arguments, {"--stop", "x"}), 2, "--stop \"x\"");
+    Setting setting;
+    setting.environment = {{"RIDGE_STOP", "x"}};
+    expect_error(arguments, 2, "RIDGE_STOP \"x\"", setting);
+}
+
 TEST(Run, prints_ids_in_their_exact_form) {
     Arguments arguments = {"run",   "-m",     tiny_model(), "--greedy", "--raw",       "--ids",
                            "1,2,3", "--json", "-n",         "5",        "--ignore-eos"};
