@@ -28,11 +28,10 @@ struct Spec {
 };
 
 std::string digits_of(uint64_t value, int base, bool upper) {
+    const char* all = upper ? "0123456789ABCDEF" : "0123456789abcdef";
     std::string digits;
     do {
-        digits.insert(
-            digits.begin(),
-            (upper ? "0123456789ABCDEF" : "0123456789abcdef")[value % static_cast<uint64_t>(base)]);
+        digits.insert(digits.begin(), all[value % static_cast<uint64_t>(base)]);
         value /= static_cast<uint64_t>(base);
     } while (value > 0);
     return digits;
