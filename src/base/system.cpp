@@ -1,6 +1,7 @@
 #include "base/system.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -15,6 +16,8 @@
 #include <cstring>
 #include <fstream>
 #include <vector>
+
+#include "base/error.h"
 
 namespace ridge {
 namespace {
@@ -58,11 +61,17 @@ uint64_t cgroup_memory_left() {
     return left;
 }
 
-std::atomic<bool> interrupt_flag{
-    false};  // set by the signal handler, which can reach nothing but a global
+// What the signal handler writes to; it can reach nothing but globals. The pipe wakes who waits in
+// wait_for_input(), whichever thread the signal came to.
+std::atomic<bool> interrupt_flag{false};
+int interrupt_pipe[2] = {-1, -1};
 
 extern "C" void on_sigint(int) {
     if (interrupt_flag.exchange(true)) _exit(130);
+    int error = errno;
+    ssize_t ignored = write(interrupt_pipe[1], "", 1);
+    (void)ignored;
+    errno = error;
 }
 
 }  // namespace
@@ -130,6 +139,9 @@ void prepare_process() {
 }
 
 void catch_interrupts() {
+    if (interrupt_pipe[0] < 0 && pipe2(interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+        throw Error("cannot make a pipe: {}", strerror(errno));
+    }
     struct sigaction action = {};
     action.sa_handler = on_sigint;  // no SA_RESTART: a blocking read returns
     sigaction(SIGINT, &action, nullptr);
@@ -140,7 +152,18 @@ bool interrupted() {
     return interrupt_flag.load(std::memory_order_relaxed);
 }
 void clear_interrupt() {
+    char bytes[16];
+    while (read(interrupt_pipe[0], bytes, sizeof bytes) > 0) {
+    }
     interrupt_flag = false;
+}
+
+bool wait_for_input(int fd) {
+    pollfd fds[2] = {{fd, POLLIN, 0}, {interrupt_pipe[0], POLLIN, 0}};  // a negative one is ignored
+    for (;;) {
+        if (interrupted()) return false;
+        if (poll(fds, 2, -1) > 0 && fds[0].revents != 0) return !interrupted();
+    }
 }
 
 uint64_t random_seed() {

@@ -28,6 +28,9 @@ void prepare_process();
 void catch_interrupts();
 bool interrupted();
 void clear_interrupt();
+// Waits until `fd` has something to read, or its end: true. False after Ctrl-C, also one that came
+// just before: a read alone would miss that and wait for the next key.
+bool wait_for_input(int fd);
 
 uint64_t random_seed();  // 64 bits from the system's generator
 

@@ -18,6 +18,7 @@
 namespace ridge {
 namespace {
 
+constexpr int kStdinFd = 0, kStderrFd = 2;
 constexpr size_t kMaxEntries = 1000;
 constexpr uint64_t kMaxHistoryBytes = uint64_t{4} << 20;
 constexpr size_t kIncomplete = static_cast<size_t>(-2);  // mbrtowc(): more bytes are needed
@@ -61,14 +62,17 @@ struct LineReader::Impl {
     static int read_character(EditLine* edit, wchar_t* out) {
         std::mbstate_t state = {};
         for (;;) {
+            if (!wait_for_input(kStdinFd)) {
+                of(edit).ctrl_c = true;
+                return 0;  // ends el_gets()
+            }
             errno = 0;
             int byte = std::getc(stdin);
             if (byte == EOF) {
                 int error = errno;
                 std::clearerr(stdin);
-                if (interrupted()) of(edit).ctrl_c = true;
-                if (error == EINTR && !interrupted()) continue;
-                return 0;  // ends el_gets()
+                if (error == EINTR) continue;
+                return 0;
             }
             char c = static_cast<char>(byte);
             size_t n = std::mbrtowc(out, &c, 1, &state);
@@ -79,6 +83,7 @@ struct LineReader::Impl {
 
     void start_editing() {
         use_utf8_locale();
+        std::setvbuf(stdin, nullptr, _IONBF, 0);  // what is typed waits where it can be waited for
         edit = el_init("ridge", stdin, stderr, stderr);
         history = history_init();
         if (edit == nullptr || history == nullptr) return;
@@ -177,7 +182,6 @@ struct LineReader::Impl {
 };
 
 LineReader::LineReader(bool quiet) : impl_(std::make_unique<Impl>()) {
-    constexpr int kStdinFd = 0, kStderrFd = 2;
     impl_->quiet = quiet;
     impl_->interactive = is_terminal(kStdinFd) && is_terminal(kStderrFd);
     if (impl_->interactive) impl_->start_editing();

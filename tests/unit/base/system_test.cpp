@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -88,6 +89,32 @@ TEST(SystemDeathTest, one_interrupt_sets_the_flag_and_two_end_the_program) {
             _exit(0);
         },
         ::testing::ExitedWithCode(130), "");
+}
+
+TEST(SystemDeathTest, waiting_for_input_hears_an_interrupt_that_came_just_before) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            catch_interrupts();
+            int ends[2];
+            if (pipe(ends) != 0) _exit(1);
+            raise(SIGINT);
+            if (wait_for_input(ends[0])) _exit(2);
+            clear_interrupt();
+            if (write(ends[1], "x", 1) != 1) _exit(3);
+            if (!wait_for_input(ends[0])) _exit(4);
+            char byte;
+            if (read(ends[0], &byte, 1) != 1) _exit(5);
+            pid_t self = getpid();
+            std::thread late([self] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                kill(self, SIGINT);
+            });
+            bool heard = !wait_for_input(ends[0]);
+            late.join();
+            _exit(heard ? 0 : 6);
+        },
+        ::testing::ExitedWithCode(0), "");
 }
 
 TEST(SystemDeathTest, writing_to_a_closed_pipe_is_an_error_and_no_signal) {
