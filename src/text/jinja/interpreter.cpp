@@ -185,41 +185,35 @@ Interpreter::Flow Interpreter::run_in_new_scope(const Block& block,
     return flow;
 }
 
-Interpreter::Flow Interpreter::run_set_block(const Stmt& stmt, Scope& scope) {
+Interpreter::Flow Interpreter::capture(const Stmt& stmt, Scope& scope, Value& result) {
     TextBuilder text(rt_);
     Scope* inner = new_scope(&scope, stmt.unset);
     Flow flow = run_block(stmt.body, *inner, text);
-    if (flow != Flow::kNext) {
-        release(inner);
-        return flow;
-    }
-    Value value = Value::of(text.finish());
-    if (stmt.value != nullptr) {
-        const Value* outer = std::exchange(captured_, &value);
-        Value filtered = evaluate(*stmt.value, *inner);
-        captured_ = outer;
-        value = filtered;
+    if (flow == Flow::kNext) {
+        result = Value::of(text.finish());
+        if (stmt.value != nullptr) {
+            Value plain = result;
+            const Value* outer = std::exchange(captured_, &plain);
+            result = evaluate(*stmt.value, *inner);
+            captured_ = outer;
+        }
     }
     release(inner);
-    assign(*stmt.target, value, scope);
-    return Flow::kNext;
+    return flow;
+}
+
+Interpreter::Flow Interpreter::run_set_block(const Stmt& stmt, Scope& scope) {
+    Value value;
+    Flow flow = capture(stmt, scope, value);
+    if (flow == Flow::kNext) assign(*stmt.target, value, scope);
+    return flow;
 }
 
 Interpreter::Flow Interpreter::run_filter_block(const Stmt& stmt, Scope& scope, TextBuilder& out) {
-    TextBuilder text(rt_);
-    Scope* inner = new_scope(&scope, stmt.unset);
-    Flow flow = run_block(stmt.body, *inner, text);
-    if (flow != Flow::kNext) {
-        release(inner);
-        return flow;
-    }
-    Value value = Value::of(text.finish());
-    const Value* outer = std::exchange(captured_, &value);
-    Value filtered = evaluate(*stmt.value, *inner);
-    captured_ = outer;
-    release(inner);
-    append_text(rt_, out, filtered);
-    return Flow::kNext;
+    Value filtered;
+    Flow flow = capture(stmt, scope, filtered);
+    if (flow == Flow::kNext) append_text(rt_, out, filtered);
+    return flow;
 }
 
 Interpreter::Flow Interpreter::run_with(const Stmt& stmt, Scope& scope, TextBuilder& out) {

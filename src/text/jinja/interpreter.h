@@ -64,6 +64,8 @@ class Interpreter {
     Flow run_block(const Block& block, Scope& scope, TextBuilder& out);
     Flow run_statement(const Stmt& stmt, Scope& scope, TextBuilder& out);
     Flow run_if(const Stmt& stmt, Scope& scope, TextBuilder& out);
+    // The text of a block, through its filters where it has some.
+    Flow capture(const Stmt& stmt, Scope& scope, Value& result);
     Flow run_set_block(const Stmt& stmt, Scope& scope);
     Flow run_with(const Stmt& stmt, Scope& scope, TextBuilder& out);
     Flow run_filter_block(const Stmt& stmt, Scope& scope, TextBuilder& out);
