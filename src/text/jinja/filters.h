@@ -1,5 +1,10 @@
 #pragma once
 
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "text/jinja/operators.h"
 #include "text/jinja/runtime.h"
 
 namespace ridge::jinja {
@@ -18,5 +23,13 @@ struct FilterRow {
 };
 std::span<const FilterRow> text_filters();      // text_filters.cpp
 std::span<const FilterRow> sequence_filters();  // sequence_filters.cpp
+
+// What both files of filters read arguments with.
+template <size_t N>
+using Names = std::array<std::string_view, N>;
+
+inline bool flag(const Value& value) {
+    return !value.is_missing() && is_true(value);
+}
 
 }  // namespace ridge::jinja

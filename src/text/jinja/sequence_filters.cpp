@@ -7,13 +7,6 @@
 namespace ridge::jinja {
 namespace {
 
-template <size_t N>
-using Names = std::array<std::string_view, N>;
-
-bool flag(const Value& value) {
-    return !value.is_missing() && is_true(value);
-}
-
 Value fold_case(Runtime& rt, const Value& value, bool case_sensitive) {
     return case_sensitive || !value.is_string() ? value : Value::of(lower(rt, value.text));
 }

@@ -12,13 +12,6 @@
 namespace ridge::jinja {
 namespace {
 
-template <size_t N>
-using Names = std::array<std::string_view, N>;
-
-bool flag(const Value& value) {
-    return !value.is_missing() && is_true(value);
-}
-
 template <Str (*Map)(Runtime&, const Str&)>
 Value filter_map_text(Runtime& rt, const Value& subject, const Args& args) {
     expect_no_args(rt, "the filter", args);
