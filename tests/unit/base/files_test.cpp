@@ -11,19 +11,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "support/error_of.h"
 #include "support/temporary_folder.h"
 
 namespace ridge {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return "no error";
-}
 
 mode_t mode_of(const std::string& path) {
     struct stat info = {};

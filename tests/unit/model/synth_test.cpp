@@ -17,20 +17,12 @@
 #include "model/config.h"
 #include "model/synth_plan.h"
 #include "model/weights.h"
+#include "support/error_of.h"
 #include "support/temporary_folder.h"
 #include "text/tokenizer.h"
 
 namespace ridge {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return "no error";
-}
 
 std::string_view bytes_of(const Tensor& tensor) {
     return {reinterpret_cast<const char*>(tensor.planes[0].data),
