@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +16,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 
 namespace ridge {
@@ -33,24 +39,22 @@ uint64_t proc_value(const char* path, const char* key) {
     return 0;
 }
 
-// The folders of this process's own cgroup (v2) and of those above it, whose limits hold as well.
-// In a container its own is the root.
-std::vector<std::string> cgroup_folders() {
-    const std::string root = "/sys/fs/cgroup";
-    std::vector<std::string> folders;
-    std::ifstream self("/proc/self/cgroup");
-    for (std::string line; std::getline(self, line);) {
-        if (line.rfind("0::/", 0) != 0) continue;
-        for (std::string path = line.substr(3); path.size() > 1; path.resize(path.rfind('/')))
-            folders.push_back(root + path);
-    }
-    folders.push_back(root);
-    return folders;
+// A small file of /proc or /sys; empty where there is none.
+std::string file_text(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Folders of this process's groups: of version 2 where no controller is named, of version 1's
+// hierarchy otherwise.
+std::vector<std::string> own_cgroup_folders(std::string_view controller) {
+    return cgroup_folders(file_text("/proc/self/cgroup"), file_text("/proc/self/mountinfo"),
+                          controller);
 }
 
 uint64_t cgroup_memory_left() {
     uint64_t left = UINT64_MAX;
-    for (const std::string& folder : cgroup_folders()) {
+    for (const std::string& folder : own_cgroup_folders("")) {
         std::ifstream limit_file(folder + "/memory.max"), used_file(folder + "/memory.current");
         uint64_t limit = 0, used = 0;
         if (!(limit_file >> limit) || !(used_file >> used)) continue;  // "max", or no cgroup v2
@@ -59,6 +63,76 @@ uint64_t cgroup_memory_left() {
         left = std::min(left, limit > used ? limit - used : 1);
     }
     return left;
+}
+
+#if defined(__linux__)
+
+// A set of CPUs as the kernel takes it, for numbers below n_cpus.
+struct CpuSet {
+    explicit CpuSet(size_t n_cpus) : words((n_cpus + kBits - 1) / kBits, 0) {}
+    static constexpr size_t kBits = 8 * sizeof(unsigned long);
+
+    size_t n_bytes() const { return words.size() * sizeof(unsigned long); }
+    cpu_set_t* data() { return reinterpret_cast<cpu_set_t*>(words.data()); }
+    unsigned long bit(size_t cpu) const { return 1ul << cpu % kBits; }
+
+    std::vector<unsigned long> words;
+};
+
+// CPUs that the calling thread may use, ascending, at least one.
+std::vector<int> affinity() {
+    // The call fails where the set is smaller than the kernel's own.
+    for (size_t n_cpus = 1024; n_cpus <= size_t{1} << 20; n_cpus *= 2) {
+        CpuSet set(n_cpus);
+        if (sched_getaffinity(0, set.n_bytes(), set.data()) != 0) continue;
+        std::vector<int> cpus;
+        for (size_t cpu = 0; cpu < n_cpus; cpu++) {
+            if (set.words[cpu / CpuSet::kBits] & set.bit(cpu))
+                cpus.push_back(static_cast<int>(cpu));
+        }
+        return cpus;
+    }
+    return {0};
+}
+
+void set_affinity(const std::vector<int>& cpus) {
+    auto highest = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end()));
+    CpuSet set(std::max<size_t>(highest + 1, 1024));
+    for (int cpu : cpus) {
+        auto at = static_cast<size_t>(cpu);
+        set.words[at / CpuSet::kBits] |= set.bit(at);
+    }
+    if (sched_setaffinity(0, set.n_bytes(), set.data()) != 0)
+        throw Error("cannot pin a thread to CPU {}: {}", cpus.front(), strerror(errno));
+}
+
+#else
+
+std::vector<int> affinity() {
+    auto n_cpus = static_cast<size_t>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
+    std::vector<int> cpus(n_cpus);
+    std::iota(cpus.begin(), cpus.end(), 0);
+    return cpus;
+}
+
+void set_affinity(const std::vector<int>&) {
+    throw Error("cannot pin threads: this system has no call for it");
+}
+
+#endif
+
+// n, or fewer where the time that a group may use is less than that of n CPUs.
+int limit_by_cgroup(int n) {
+    auto limit = [&](std::optional<double> cpus) {
+        if (cpus && *cpus < n) n = std::max(1, static_cast<int>(*cpus));
+    };
+    for (const std::string& folder : own_cgroup_folders(""))
+        limit(parse_cpu_max(file_text(folder + "/cpu.max")));
+    for (const std::string& folder : own_cgroup_folders("cpu")) {
+        limit(parse_cfs_quota(file_text(folder + "/cpu.cfs_quota_us"),
+                              file_text(folder + "/cpu.cfs_period_us")));
+    }
+    return n;
 }
 
 // What the signal handler writes to; it can reach nothing but globals. The pipe wakes who waits in
@@ -91,19 +165,36 @@ uint64_t resident_memory_bytes() {
     return proc_value("/proc/self/status", "VmRSS:") * 1024;
 }
 
-int default_n_threads() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    int n = sched_getaffinity(0, sizeof set, &set) == 0
-                ? CPU_COUNT(&set)
-                : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    for (const std::string& folder : cgroup_folders()) {
-        std::ifstream file(folder + "/cpu.max");  // "max 100000" where there is no limit
-        double quota = 0, period = 0;
-        if (file >> quota >> period && period > 0 && quota < n * period)
-            n = static_cast<int>(quota / period);
+int n_allowed_cpus() {
+    return limit_by_cgroup(static_cast<int>(affinity().size()));
+}
+
+std::vector<int> physical_cores() {
+    std::vector<int> cores;
+    std::set<int> seen;
+    for (int cpu : affinity()) {
+        std::string siblings = file_text(
+            fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+        if (seen.insert(first_cpu(siblings).value_or(cpu)).second) cores.push_back(cpu);
     }
-    return std::max(n, 1);
+    return cores;
+}
+
+int default_n_threads() {
+    return limit_by_cgroup(static_cast<int>(physical_cores().size()));
+}
+
+ThreadPin::ThreadPin(int cpu) : before_(affinity()) {
+    set_affinity({cpu});
+}
+
+ThreadPin::~ThreadPin() {
+    if (std::this_thread::get_id() != thread_) return;
+    try {
+        set_affinity(before_);
+    } catch (const Error&) {
+        // The CPUs were taken from this process meanwhile; it stays where it is.
+    }
 }
 
 std::string cpu_name() {
@@ -114,6 +205,16 @@ std::string cpu_name() {
             return line.substr(colon + 2);
     }
     return "unknown CPU";
+}
+
+int n_cpus() {
+    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::string os_name() {
+    utsname name = {};
+    if (uname(&name) != 0) return "unknown system";
+    return std::string(name.sysname) + " " + name.release + " " + name.machine;
 }
 
 bool is_terminal(int fd) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <ctime>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace ridge {
 
@@ -12,9 +14,33 @@ uint64_t available_memory_bytes();  // what can be had without swapping, within 
                                     // 0: unknown
 uint64_t peak_memory_bytes();       // highest resident memory of this process so far
 uint64_t resident_memory_bytes();
-int default_n_threads();  // CPUs that affinity and the cgroup's cpu.max (rounded down) allow, at
-                          // least 1
 std::string cpu_name();
+int n_cpus();            // of the machine, whoever may use them
+std::string os_name();   // "Linux 6.1.0-18-amd64 x86_64"
+
+// CPUs (hyperthreads count) that this process may use at a time: those of its affinity, no more
+// than the time that its cgroups allow (rounded down), at least 1.
+int n_allowed_cpus();
+// One CPU of each physical core that the affinity of the calling thread touches, its lowest, in
+// ascending order; at least one. Where the system does not tell cores from hyperthreads, every CPU.
+std::vector<int> physical_cores();
+// Physical cores of the affinity, no more than the cgroups allow, at least 1: a second hyperthread
+// brings no bandwidth and no arithmetic.
+int default_n_threads();
+
+// Keeps the thread that makes it on one CPU until it ends on that same thread. Threads started
+// meanwhile inherit the CPU, for good. Error where the system cannot.
+class ThreadPin {
+  public:
+    explicit ThreadPin(int cpu);
+    ~ThreadPin();
+    ThreadPin(const ThreadPin&) = delete;
+    ThreadPin& operator=(const ThreadPin&) = delete;
+
+  private:
+    std::thread::id thread_ = std::this_thread::get_id();
+    std::vector<int> before_;  // CPUs that the thread could use
+};
 
 bool is_terminal(int fd);  // 0 standard input, 1 standard output, 2 standard error
 bool locale_is_utf8();

@@ -5,11 +5,35 @@
 
 namespace ridge {
 
+struct ThreadPoolOptions {
+    int n_threads;  // the caller included, at least 1
+    bool pin;       // keep thread i on the i-th physical core that this process may use
+
+    ThreadPoolOptions(int n_threads, bool pin = false)  // NOLINT: an int is enough in most places
+        : n_threads(n_threads), pin(pin) {}
+};
+
 // A fixed set of threads that run one loop at a time. The caller is one of them: a pool of 1 starts
-// no thread. Between loops the threads are parked and use no CPU.
+// no thread.
+//
+// Between loops the other threads watch for the next one for 0.2 ms, so that the loops of a decode
+// step, some microseconds apart, start at once; after that they are parked and use no CPU. A pool
+// with more threads than CPUs parks them at once instead, since watching would take the CPU from
+// those that have work.
+//
+// A loop is cut into runs of pieces that are claimed from one counter, long runs first: each thread
+// reads memory in long stretches, and one that is slow or late claims less. The loop ends when the
+// runs that were claimed have ended; threads that claimed none are not waited for.
+//
+// Starting and joining a loop of two pieces of 5 us on two threads costs 0.16 us, where a pool that
+// waits on a condition variable costs 9 us (2-core AMD EPYC of family 26).
 class ThreadPool {
   public:
-    explicit ThreadPool(int n_threads);  // Error where the system does not start so many
+    // Error where the system does not start so many threads or, with `pin`, where there are fewer
+    // cores or no way to pin. The calling thread itself is pinned by its first loop; it gets its
+    // CPUs back when the pool ends on that thread. Threads that it starts meanwhile stay on its
+    // core.
+    explicit ThreadPool(const ThreadPoolOptions& options);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
@@ -18,7 +42,8 @@ class ThreadPool {
 
     // Calls body(begin, end, worker) until [0, n) is covered, each index once, in pieces of at most
     // `grain`; returns when all are done. worker is in [0, size()). The body must not throw, and
-    // must not call the pool.
+    // must not call the pool. What the caller wrote before the loop is seen by every body, what the
+    // bodies wrote by the caller after it. One thread at a time may call.
     template <class Body>
     void parallel_for(int64_t n, int64_t grain, const Body& body) {
         run(n, grain, {&body, [](const void* self, int64_t begin, int64_t end, int worker) {

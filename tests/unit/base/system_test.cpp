@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/timer.h"
 
 namespace ridge {
@@ -31,6 +32,27 @@ TEST(SystemTest, there_is_a_thread_and_a_processor) {
     EXPECT_LE(default_n_threads(),
               static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
     EXPECT_FALSE(cpu_name().empty());
+}
+
+TEST(SystemTest, threads_cores_and_cpus_agree) {
+    std::vector<int> cores = physical_cores();
+    ASSERT_FALSE(cores.empty());
+    EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
+    EXPECT_LE(default_n_threads(), static_cast<int>(cores.size()));
+    EXPECT_LE(default_n_threads(), n_allowed_cpus());
+}
+
+TEST(SystemTest, a_pinned_thread_has_one_cpu_and_gets_the_others_back) {
+    std::vector<int> before = physical_cores();
+    {
+        ThreadPin pin(before.back());
+        EXPECT_EQ(physical_cores(), std::vector<int>{before.back()});
+        EXPECT_EQ(n_allowed_cpus(), 1);
+        EXPECT_EQ(default_n_threads(), 1);
+    }
+    EXPECT_EQ(physical_cores(), before);
+    EXPECT_THROW(ThreadPin(100'000), Error);
+    EXPECT_EQ(physical_cores(), before);
 }
 
 TEST(SystemTest, a_pipe_is_no_terminal_and_the_width_is_positive) {

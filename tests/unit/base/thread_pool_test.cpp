@@ -1,13 +1,19 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
+#include "base/system.h"
 
 namespace ridge {
 namespace {
@@ -96,6 +102,116 @@ TEST(ThreadPoolTest, pools_of_different_threads_do_not_meet) {
         });
     }
     for (std::thread& owner : owners) owner.join();
+}
+
+// A thread that comes late to a loop must not run pieces of it in the next one, with the next one's
+// body or size. Each loop's slots are on this thread's stack and hold the loop's number: a piece
+// that is run twice, in the wrong loop, or after the loop's end shows as a wrong sum, or as a write
+// to memory that is gone.
+TEST(ThreadPoolTest, tiny_loops_of_fresh_sizes_never_meet) {
+    uint32_t seed = std::random_device{}();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    constexpr int64_t kLoops = 4'000;
+#else
+    constexpr int64_t kLoops = 40'000;
+#endif
+    for (int n_threads = 1; n_threads <= 8; n_threads++) {
+        ThreadPool pool(n_threads);
+        for (int64_t loop = 0; loop < kLoops; loop++) {
+            auto n = static_cast<int64_t>(random() % 3 == 0 ? random() % 3 : random() % 40);
+            auto grain = static_cast<int64_t>(1 + random() % (random() % 2 == 0 ? 2 : 50));
+            int64_t slots[40] = {};
+            pool.parallel_for(n, grain, [&, loop](int64_t begin, int64_t end, int) {
+                for (int64_t i = begin; i < end; i++) slots[i] += loop * 40 + i + 1;
+            });
+            for (int64_t i = 0; i < 40; i++)
+                ASSERT_EQ(slots[i], i < n ? loop * 40 + i + 1 : 0) << n << " by " << grain;
+            // Now and then long enough for the others to be parked, or on their way there.
+            if (loop % 1000 == 0)
+                std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+        }
+    }
+}
+
+TEST(ThreadPoolTest, the_largest_sizes_are_cut_without_overflow) {
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+    for (int n_threads : {1, 2, 7}) {
+        ThreadPool pool(n_threads);
+        for (int64_t grain : {kMax, kMax - 1, kMax / 2, kMax / 1000}) {
+            std::atomic<uint64_t> covered{0};
+            pool.parallel_for(kMax, grain, [&](int64_t begin, int64_t end, int) {
+                covered += static_cast<uint64_t>(end - begin);
+            });
+            EXPECT_EQ(covered, static_cast<uint64_t>(kMax)) << grain;
+        }
+    }
+}
+
+// Most pieces that a thread runs follow the one that it ran before.
+TEST(ThreadPoolTest, threads_take_contiguous_runs) {
+    constexpr int64_t kN = 100'000;
+    ThreadPool pool(2);
+    std::vector<int64_t> last(2, -1), n_jumps(2, 0);
+    pool.parallel_for(kN, 1, [&](int64_t begin, int64_t end, int worker) {
+        auto w = static_cast<size_t>(worker);
+        n_jumps[w] += begin != last[w];
+        last[w] = end;
+    });
+    EXPECT_LT(n_jumps[0] + n_jumps[1], kN / 100);
+}
+
+double cpu_ms() {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    auto ms = [](const timeval& t) {
+        return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec);
+    };
+    return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+TEST(ThreadPoolTest, idle_threads_use_no_cpu) {
+    for (int n_threads : {2, 4}) {
+        ThreadPool pool(n_threads);
+        check_loop(pool, 100, 1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        double before = cpu_ms();
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        EXPECT_LT(cpu_ms() - before, 20) << n_threads << " threads";
+        check_loop(pool, 100, 1);
+    }
+}
+
+TEST(ThreadPoolTest, pinned_threads_stay_on_their_core) {
+    std::vector<int> cores = physical_cores();
+    auto n_threads = static_cast<int>(std::min<size_t>(cores.size(), 4));
+    {
+        ThreadPool pool({n_threads, true});
+        std::atomic<int> n_arrived{0};
+        std::vector<std::vector<int>> seen(static_cast<size_t>(n_threads));
+        // Each piece waits for all: every thread runs one. Its CPUs are then its core alone.
+        pool.parallel_for(n_threads, 1, [&](int64_t, int64_t, int worker) {
+            n_arrived++;
+            while (n_arrived < n_threads) std::this_thread::yield();
+            seen[static_cast<size_t>(worker)] = physical_cores();
+        });
+        for (size_t i = 0; i < seen.size(); i++)
+            EXPECT_EQ(seen[i], std::vector<int>{cores[i]}) << "thread " << i;
+    }
+    EXPECT_EQ(physical_cores(), cores);  // the caller's are as they were
+}
+
+TEST(ThreadPoolTest, more_pinned_threads_than_cores_are_refused) {
+    auto n_cores = static_cast<int>(physical_cores().size());
+    try {
+        ThreadPool pool({n_cores + 1, true});
+        FAIL() << "expected an Error";
+    } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()), "cannot pin " + std::to_string(n_cores + 1) +
+                                                 " threads: this process may use " +
+                                                 std::to_string(n_cores) + " physical cores");
+    }
 }
 
 }  // namespace
