@@ -10,6 +10,7 @@ int run_command(const std::vector<std::string>& arguments);
 int chat_command(const std::vector<std::string>& arguments);
 int tokenize_command(const std::vector<std::string>& arguments);
 int template_command(const std::vector<std::string>& arguments);
+int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);

@@ -79,10 +79,10 @@ void need_model(std::string_view command, const std::string& model) {
                 command);
 }
 
-void add_model_options(CommandLine& line, OpenOptions& open) {
+void add_model_options(CommandLine& line, OpenOptions& open, std::string_view context_help) {
     line.section("Model");
     add_model_option(line, open.model);
-    line.value("-c,--ctx-size", "N", "positions of context; 0 (default): the model's, at most 8192",
+    line.value("-c,--ctx-size", "N", std::string(context_help),
                [&open](Where where, const std::string& text) {
                    open.n_ctx = parse_integer(where, text, 0, kMaxInt);
                });

@@ -13,7 +13,9 @@ namespace ridge {
 // Options that several commands share, so that each has one name and one meaning everywhere.
 
 // -m and how to open it.
-void add_model_options(CommandLine& line, OpenOptions& open);
+void add_model_options(
+    CommandLine& line, OpenOptions& open,
+    std::string_view context_help = "positions of context; 0 (default): the model's, at most 8192");
 // -m alone, with what is said of it: for commands that do not run the model.
 void add_model_option(CommandLine& line, std::string& model);
 // -ctk and -ctv.

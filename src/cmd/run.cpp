@@ -10,6 +10,7 @@
 #include "cmd/commands.h"
 #include "cmd/input.h"
 #include "cmd/logits_hash.h"
+#include "cmd/model_json.h"
 #include "cmd/values.h"
 
 namespace ridge {
@@ -121,21 +122,6 @@ Json logprobs_json(const Engine& engine, const std::vector<Sampled>& drawn) {
     return list;
 }
 
-Json model_json(const ModelInfo& info) {
-    Json json;
-    json["path"] = info.path;
-    json["name"] = info.name;
-    json["architecture"] = info.architecture;
-    json["format"] = info.format;
-    json["n_parameters"] = info.n_parameters;
-    json["weight_bytes"] = info.weight_bytes;
-    json["n_ctx"] = info.n_ctx;
-    json["device"] = info.device;
-    json["checkpoint"] = info.checkpoint;
-    json["n_threads"] = info.n_threads;
-    return json;
-}
-
 Json timings_json(const ModelInfo& info, const Generation& generation, const AnswerStats& stats) {
     Json json;
     json["load_ms"] = info.load_ms;
@@ -190,13 +176,12 @@ class Run {
 
   private:
     void hash_logits(Sequence& sequence, const std::vector<Token>& prompt) {
-        auto last = static_cast<int64_t>(prompt.size()) - 1;
+        EvaluateOptions last;
+        last.n_without = static_cast<int64_t>(prompt.size()) - 1;
+        last.cancelled = interrupted;
         engine_.evaluate(
             sequence, prompt,
-            [&](int64_t position, std::span<const float> logits) {
-                if (position == last) hash_ = logits_hash(logits);
-            },
-            interrupted);
+            [&](int64_t, std::span<const float> logits) { hash_ = logits_hash(logits); }, last);
     }
 
     Json result(const std::vector<Token>& prompt) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/batch.h"
 #include "model/config.h"
 #include "model/rows.h"
 #include "model/sample_params.h"
@@ -116,6 +117,14 @@ struct Generation {
     int64_t n_steps = 0;  // decode steps within generate_ms
 };
 
+// What evaluate() gives logits of, and by which kernels.
+struct EvaluateOptions {
+    int64_t n_without = 0;  // tokens at the front whose logits nobody wants: they cost less
+    // kDecode: a step for each token, as generate() computes the ones that it has drawn.
+    RowClass row_class = RowClass::kPrompt;
+    std::function<bool()> cancelled = {};  // asked between steps
+};
+
 class Engine {
   public:
     static std::unique_ptr<Engine> open(const OpenOptions& options, const Progress& progress = {});
@@ -136,12 +145,11 @@ class Engine {
     Generation generate(Sequence& sequence, const Request& request,
                         const std::function<void(const TokenEvent&)>& on_token = {});
 
-    // Logits of every token of `tokens`, computed after what the sequence holds: visit(position,
-    // logits [n_vocab]).
-    // Ends early, with false, where `cancelled` says so between two steps.
+    // Logits of the tokens after the first options.n_without, computed after what the sequence
+    // holds: visit(position, logits [n_vocab]). False where it was cancelled before the end.
     bool evaluate(Sequence& sequence, std::span<const Token> tokens,
                   const std::function<void(int64_t, std::span<const float>)>& visit,
-                  const std::function<bool()>& cancelled = {});
+                  const EvaluateOptions& options = {});
 
     // Measured now, in some 50 ms: tokens a second at which this machine can read weights and KV at
     // this depth.

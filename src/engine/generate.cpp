@@ -44,6 +44,22 @@ class AnswerText {
     std::string all_;
 };
 
+// Rows of the steps of a prompt, which are to take about half a second each, so that a request to
+// stop is heard on a slow machine too; where a prompt is cut changes no result.
+class StepSize {
+  public:
+    int64_t rows_of(int64_t n_left) const { return std::min(n_rows_, n_left); }
+    void took(int64_t n, double ms) {
+        if (n < n_rows_) return;
+        double growth = kStepMs / std::max(ms, 1.0);
+        n_rows_ = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(n) * growth),
+                                      kFirstStepRows, kMaxStepRows);
+    }
+
+  private:
+    int64_t n_rows_ = kFirstStepRows;
+};
+
 bool contains(const std::vector<Token>& tokens, Token token) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
@@ -156,13 +172,12 @@ class Answer {
     }
 
   private:
-    // False where it was cancelled. Steps are sized to take about half a second, so that a request
-    // to stop is heard on a slow machine too; where a prompt is cut changes no result.
+    // False where it was cancelled.
     bool compute_prompt() {
-        int64_t n_rows = kFirstStepRows;
+        StepSize step_size;
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
             if (cancelled()) return false;
-            int64_t n = std::min(n_rows, result_.n_prompt - at);
+            int64_t n = step_size.rows_of(result_.n_prompt - at);
             auto tokens =
                 std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
             at += n;
@@ -170,11 +185,7 @@ class Answer {
             step_ = run_step_(tokens, RowClass::kPrompt,
                               at == result_.n_prompt && request_.n_predict != 0);
             result_.n_computed += n;
-            if (n == n_rows) {
-                double growth = kStepMs / std::max(timer.elapsed_ms(), 1.0);
-                n_rows = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(n) * growth),
-                                             kFirstStepRows, kMaxStepRows);
-            }
+            step_size.took(n, timer.elapsed_ms());
             if (request_.prompt_progress) {
                 double share = static_cast<double>(at) / static_cast<double>(result_.n_prompt);
                 request_.prompt_progress("reading the prompt", share);
@@ -262,7 +273,7 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
 
 bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
                       const std::function<void(int64_t, std::span<const float>)>& visit,
-                      const std::function<bool()>& cancelled) {
+                      const EvaluateOptions& options) {
     Impl& impl = *impl_;
     impl.check_tokens(tokens);
     impl.claim_cache(sequence);
@@ -270,18 +281,27 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
     if (n_total > impl.kv.n_slots) {
         throw Error("{} tokens, the context holds {}", n_total, impl.kv.n_slots);
     }
-    while (!tokens.empty()) {
-        if (cancelled && cancelled()) return false;
-        size_t n = std::min<size_t>(tokens.size(), kMaxStepLogitRows);
+    StepSize step_size;
+    const auto n_tokens = static_cast<int64_t>(tokens.size());
+    for (int64_t at = 0; at < n_tokens;) {
+        if (options.cancelled && options.cancelled()) return false;
+        bool wanted = at >= options.n_without;
+        int64_t n = 1;
+        if (options.row_class == RowClass::kPrompt) {
+            n = wanted ? std::min<int64_t>(n_tokens - at, kMaxStepLogitRows)
+                       : step_size.rows_of(std::min(n_tokens, options.n_without) - at);
+        }
         auto first = static_cast<int64_t>(sequence.tokens_.size());
-        StepResult step = impl.run_step(sequence.tokens_, tokens.first(n), RowClass::kPrompt,
-                                        static_cast<int>(n), nullptr);
-        for (size_t i = 0; i < n; i++) {
-            auto row = static_cast<int64_t>(i);
+        Timer timer;
+        StepResult step = impl.run_step(
+            sequence.tokens_, tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
+            options.row_class, wanted ? static_cast<int>(n) : 0, nullptr);
+        if (!wanted) step_size.took(n, timer.elapsed_ms());
+        for (int64_t row = 0; wanted && row < n; row++) {
             visit(first + row,
                   {step.logits.row<float>(row), static_cast<size_t>(step.logits.n_cols)});
         }
-        tokens = tokens.subspan(n);
+        at += n;
     }
     return true;
 }

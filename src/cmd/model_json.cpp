@@ -1,0 +1,22 @@
+#include "cmd/model_json.h"
+
+#include "base/json.h"
+
+namespace ridge {
+
+nlohmann::ordered_json model_json(const ModelInfo& info) {
+    Json json;
+    json["path"] = info.path;
+    json["name"] = info.name;
+    json["architecture"] = info.architecture;
+    json["format"] = info.format;
+    json["n_parameters"] = info.n_parameters;
+    json["weight_bytes"] = info.weight_bytes;
+    json["n_ctx"] = info.n_ctx;
+    json["device"] = info.device;
+    json["checkpoint"] = info.checkpoint;
+    json["n_threads"] = info.n_threads;
+    return json;
+}
+
+}  // namespace ridge
