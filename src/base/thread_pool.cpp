@@ -21,9 +21,14 @@ namespace {
 // fetches lines in pairs, or one of Apple's.
 constexpr size_t kCacheLine = 128;
 
-// How long a thread watches before it is parked. Waking a parked thread takes some 50 us, so
-// watching pays for gaps of about that length; a request that has ended costs this much once.
-constexpr int64_t kSpinNs = 200'000;
+// How long a worker watches for the next loop before it is parked. Waking it takes some 10 to 50
+// us, so watching pays for gaps of about that length, and a request that has ended costs this much
+// once.
+constexpr int64_t kWatchNs = 100'000;
+
+// How long the caller watches for the last runs to end. They are short; where they have not ended
+// by then, their thread has most likely lost its CPU to another process, and may want this one.
+constexpr int64_t kJoinNs = 30'000;
 
 // Tells the core that this is a loop of waiting: it saves power and leaves its other hyperthread
 // the execution units.
@@ -121,7 +126,7 @@ struct ThreadPool::State {
     // Rarely written from here on.
     alignas(kCacheLine) std::atomic<int> n_parked{0};  // workers; changes under the mutex only
     std::atomic<bool> caller_parked{false}, stopping{false};
-    int64_t spin_ns = 0;  // 0: look a few times only
+    bool watches = false;  // otherwise threads look a few times only before they are parked
     std::mutex mutex;
     std::condition_variable wake, joined;
     uint64_t n_wakes = 0;  // guarded by mutex
@@ -165,7 +170,7 @@ struct ThreadPool::State {
         while (!stopping.load(std::memory_order_relaxed)) {
             // Relaxed: work() looks again, and acquires. Nothing but joining follows `stopping`.
             uint32_t n_loops_before = n_loops.load(std::memory_order_relaxed);
-            bool seen = spin(spin_ns, [&] {
+            bool seen = spin(watches ? kWatchNs : 0, [&] {
                 return has_ticket(tickets.load(std::memory_order_relaxed)) ||
                        stopping.load(std::memory_order_relaxed);
             });
@@ -207,7 +212,7 @@ struct ThreadPool::State {
     // is seen, and the next loop is described only after their last look at this one.
     void join() {
         auto ended = [&] { return n_open.load(std::memory_order_acquire) == 0; };
-        if (spin(spin_ns, ended)) return;
+        if (spin(watches ? kJoinNs : 0, ended)) return;
         // As in park(): the caller says that it is parked and then looks at n_open; the worker that
         // brings n_open to 0 does so and then looks at caller_parked.
         std::unique_lock lock(mutex);
@@ -230,12 +235,14 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options)
     if (options.pin) {
         s.cores = physical_cores();
         if (static_cast<int>(s.cores.size()) < n_threads_) {
-            throw Error("cannot pin {} threads: this process may use {} physical cores", n_threads_,
+            throw Error(ErrorKind::kUsage,
+                        "cannot pin {} threads: this process may use {} physical cores", n_threads_,
                         s.cores.size());
         }
     }
-    if (n_threads_ <= n_allowed_cpus()) s.spin_ns = kSpinNs;
+    s.watches = n_threads_ <= n_allowed_cpus();
     int n_started = 1;
+    s.threads.reserve(static_cast<size_t>(n_threads_));
     try {
         for (; n_started < n_threads_; n_started++) {
             // The new thread inherits the core of the one that starts it.

@@ -16,7 +16,7 @@ struct ThreadPoolOptions {
 // A fixed set of threads that run one loop at a time. The caller is one of them: a pool of 1 starts
 // no thread.
 //
-// Between loops the other threads watch for the next one for 0.2 ms, so that the loops of a decode
+// Between loops the other threads watch for the next one for 0.1 ms, so that the loops of a decode
 // step, some microseconds apart, start at once; after that they are parked and use no CPU. A pool
 // with more threads than CPUs parks them at once instead, since watching would take the CPU from
 // those that have work.
@@ -26,7 +26,8 @@ struct ThreadPoolOptions {
 // runs that were claimed have ended; threads that claimed none are not waited for.
 //
 // Starting and joining a loop of two pieces of 5 us on two threads costs 0.16 us, where a pool that
-// waits on a condition variable costs 9 us (2-core AMD EPYC of family 26).
+// waits on a condition variable costs 9 us; reading 512 MiB in pieces of 36 KiB runs at 45 GB/s
+// instead of 34, by the long runs (medians; 2-core AMD EPYC of family 26, commit a0ce673).
 class ThreadPool {
   public:
     // Error where the system does not start so many threads or, with `pin`, where there are fewer

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "support/seed.h"
 
 namespace ridge {
 namespace {
@@ -50,11 +51,13 @@ TEST(ThreadPoolTest, each_index_is_visited_once) {
 }
 
 TEST(ThreadPoolTest, random_loops_one_after_the_other) {
-    uint32_t seed = std::random_device{}();
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937 random(seed);
+    uint64_t seed = test_seed();
+    SCOPED_TRACE("RIDGE_SEED=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
     ThreadPool pool(4);
-    for (int i = 0; i < 500; i++) check_loop(pool, random() % 300, 1 + random() % 40);
+    for (int i = 0; i < 500; i++)
+        check_loop(pool, static_cast<int64_t>(random() % 300),
+                   1 + static_cast<int64_t>(random() % 40));
 }
 
 TEST(ThreadPoolTest, what_the_loop_wrote_is_seen_when_it_returns) {
@@ -86,6 +89,36 @@ TEST(ThreadPoolTest, the_threads_do_share_the_work) {
     EXPECT_EQ(ids.size(), 2u);
 }
 
+// Loops whose pieces wait for each other, so that every thread is needed, begin while the others
+// watch, are parked, and are just being parked.
+TEST(ThreadPoolTest, no_loop_is_slept_through) {
+    uint64_t seed = test_seed();
+    SCOPED_TRACE("RIDGE_SEED=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    for (int n_threads : {2, 3}) {
+        ThreadPool pool(n_threads);
+        for (int round = 0; round < 600; round++) {
+            // Most are about as long as a thread watches.
+            auto gap = std::chrono::nanoseconds(round % 100 == 0 ? 3'000'000
+                                                : round % 4 == 0 ? random() % 200'000
+                                                                 : 98'000 + random() % 8'000);
+            auto end = std::chrono::steady_clock::now() + gap;
+            while (std::chrono::steady_clock::now() < end) {
+            }
+            std::atomic<int> n_arrived{0}, n_alone{0};
+            pool.parallel_for(n_threads, 1, [&](int64_t, int64_t, int) {
+                auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                n_arrived++;
+                while (n_arrived < n_threads && n_alone == 0) {
+                    std::this_thread::yield();
+                    if (std::chrono::steady_clock::now() > limit) n_alone++;
+                }
+            });
+            ASSERT_EQ(n_alone, 0) << n_threads << " threads, round " << round;
+        }
+    }
+}
+
 TEST(ThreadPoolTest, pools_come_and_go) {
     for (int i = 0; i < 200; i++) {
         ThreadPool pool(1 + i % 4);
@@ -109,9 +142,9 @@ TEST(ThreadPoolTest, pools_of_different_threads_do_not_meet) {
 // that is run twice, in the wrong loop, or after the loop's end shows as a wrong sum, or as a write
 // to memory that is gone.
 TEST(ThreadPoolTest, tiny_loops_of_fresh_sizes_never_meet) {
-    uint32_t seed = std::random_device{}();
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937 random(seed);
+    uint64_t seed = test_seed();
+    SCOPED_TRACE("RIDGE_SEED=" + std::to_string(seed));
+    std::mt19937_64 random(seed);
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     constexpr int64_t kLoops = 4'000;
 #else
