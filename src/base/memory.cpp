@@ -10,6 +10,14 @@ void* reserve_memory(size_t n_bytes) {
     return data == MAP_FAILED ? nullptr : data;
 }
 
+void advise_huge_pages(void* data, size_t n_bytes) {
+#ifdef MADV_HUGEPAGE
+    madvise(data, n_bytes, MADV_HUGEPAGE);
+#else
+    (void)data, (void)n_bytes;
+#endif
+}
+
 void release_memory(void* data, size_t n_bytes) {
     munmap(data, n_bytes);
 }

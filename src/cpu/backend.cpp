@@ -10,6 +10,9 @@
 #include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cpu/checkpoints.h"
+#include "cpu/interleaved.h"
+#include "cpu/isa.h"
+#include "cpu/kernels_of_isa.h"
 #include "model/step.h"
 
 namespace ridge {
@@ -36,11 +39,14 @@ struct BatchSize {
 
 class CpuBackend : public Backend {
   public:
-    explicit CpuBackend(int n_threads) : pool_(n_threads) {}
+    explicit CpuBackend(const CpuOptions& options)
+        : isa_(choose_isa(options.isa)),
+          kernels_(cpu::kernels_of_isa(isa_)),
+          pool_(options.threads) {}
 
     std::string_view name() const override { return "cpu"; }
     std::span<const Checkpoint> checkpoints() const override { return cpu_checkpoints(); }
-    Caps caps() const override { return {pool_.size()}; }
+    Caps caps() const override { return {pool_.size(), &kernels_, isa_name(isa_)}; }
 
     Buffer alloc(size_t n_bytes) override {
         if (n_bytes == 0) return {};
@@ -48,18 +54,11 @@ class CpuBackend : public Backend {
         if (data == nullptr) throw Error("cpu: no memory for {} bytes", n_bytes);
         return {data, n_bytes, release_memory};
     }
-
     Tensor prepare(const Tensor& weight, const Layout& layout) override {
-        CHECK(&layout == &row_major_layout());
-        if (weight.n_dims > 1) return weight;
-        Tensor vector = weight;
-        vector.format = &format_of(FormatId::kF32);
-        Buffer buffer = alloc(static_cast<size_t>(weight.n_cols()) * sizeof(float));
-        unpack_row(weight, 0, reinterpret_cast<float*>(buffer.data()));
-        vector.planes = {
-            Plane{buffer.data(), weight.n_cols() * static_cast<int64_t>(sizeof(float))}};
-        vectors_.push_back(std::move(buffer));
-        return vector;
+        if (weight.n_dims == 1) return to_float(weight);
+        if (weight.layout == &layout) return weight;
+        CHECK(&layout == &cpu::interleaved_layout());
+        return interleave(weight);
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
@@ -102,6 +101,44 @@ class CpuBackend : public Backend {
     double measure_read_gbps(const Model& model) override;
 
   private:
+    Tensor to_float(const Tensor& weight) {
+        Tensor vector = weight;
+        vector.format = &format_of(FormatId::kF32);
+        Buffer buffer = alloc(static_cast<size_t>(weight.n_cols()) * sizeof(float));
+        unpack_row(weight, 0, reinterpret_cast<float*>(buffer.data()));
+        vector.planes = {
+            Plane{buffer.data(), weight.n_cols() * static_cast<int64_t>(sizeof(float))}};
+        weights_.push_back(std::move(buffer));
+        return vector;
+    }
+
+    Tensor interleave(const Tensor& weight) {
+        const int64_t bytes = cpu::group_bytes(weight), n = cpu::n_groups(weight);
+        std::byte* data = take_packed(static_cast<size_t>(bytes * n));
+        pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
+            for (int64_t g = begin; g < end; g++) cpu::pack_group(weight, g, data + g * bytes);
+        });
+        Tensor packed = weight;
+        packed.layout = &cpu::interleaved_layout();
+        packed.planes = {Plane{data, bytes / cpu::kGroupRows}};
+        return packed;
+    }
+
+    // Packed weights lie one behind the other, as a step reads them, in blocks that are large
+    // enough for huge pages. n_bytes is a multiple of 64, as every group's is.
+    std::byte* take_packed(size_t n_bytes) {
+        constexpr size_t kBlockBytes = size_t{256} << 20;
+        if (n_packed_left_ < n_bytes) {
+            n_packed_left_ = std::max(kBlockBytes, n_bytes);
+            weights_.push_back(alloc(n_packed_left_));
+            advise_huge_pages(weights_.back().data(), n_packed_left_);
+            packed_end_ = weights_.back().data();
+        }
+        n_packed_left_ -= n_bytes;
+        packed_end_ += n_bytes;
+        return packed_end_ - n_bytes;
+    }
+
     StepResult run(const Model& model, const KvCache& kv, const Batch& batch, bool planning) {
         StepResult result;
         auto n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
@@ -120,8 +157,12 @@ class CpuBackend : public Backend {
         return result;
     }
 
+    const Isa isa_;
+    const cpu::Kernels kernels_;
     ThreadPool pool_;
-    std::vector<Buffer> vectors_;  // norms and biases as float32
+    std::vector<Buffer> weights_;  // packed ones, and norms and biases as float32
+    std::byte* packed_end_ = nullptr;
+    size_t n_packed_left_ = 0;  // behind packed_end_ in the last block
     Buffer scratch_memory_, logits_;
     Scratch scratch_;
     StepResult result_;
@@ -176,8 +217,8 @@ double CpuBackend::measure_read_gbps(const Model& model) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int n_threads) {
-    return std::make_unique<CpuBackend>(n_threads);
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+    return std::make_unique<CpuBackend>(options);
 }
 
 }  // namespace ridge

@@ -1,13 +1,20 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "base/thread_pool.h"
 #include "model/backend.h"
 
 namespace ridge {
 
-// The CPU: weights stay where the file maps them, steps run on a pool of threads when they are
-// submitted.
-std::unique_ptr<Backend> make_cpu_backend(int n_threads);
+struct CpuOptions {
+    ThreadPoolOptions threads{1};
+    std::string isa;  // cap on the instruction set: "avx2"; empty: the best that the machine has
+};
+
+// The CPU: steps run on a pool of threads when they are submitted. Weights stay where the file maps
+// them, or are packed for the kernels. Error for an instruction set that is not there.
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options);
 
 }  // namespace ridge

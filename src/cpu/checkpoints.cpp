@@ -1,5 +1,7 @@
 #include "cpu/checkpoints.h"
 
+#include "cpu/group_matmul.h"
+#include "cpu/interleaved.h"
 #include "cpu/plain.h"
 #include "ref/ref.h"
 
@@ -14,6 +16,13 @@ constexpr Checkpoint kCheckpoints[] = {
      }},
     {"plain", "one simple kernel for each operator, on all threads",
      [](Tables& t, const Caps&) { add_plain_ops(t, "plain"); }},
+    {"matvec",
+     "weights in groups of 16 rows stream once, multiplied with int8 blocks of activations",
+     [](Tables& t, const Caps& caps) {
+         t.kernels = caps.kernels;
+         t.matmul_layout = &cpu::interleaved_layout();
+         t.ops.matmul.set("matvec", cpu::matmul_groups);
+     }},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cpu/backend.h"
 #include "engine/engine_impl.h"
@@ -17,10 +18,10 @@ namespace {
 // The devices that this build has; a backend is one folder and one line here.
 struct Device {
     std::string_view name;
-    std::unique_ptr<Backend> (*make)(int n_threads);
+    std::unique_ptr<Backend> (*make)(const CpuOptions& options);
 };
 constexpr Device kDevices[] = {
-    {"cpu", make_cpu_backend},
+    {"cpu", [](const CpuOptions& options) { return make_cpu_backend(options); }},
 };
 
 std::string known_devices() {
@@ -35,7 +36,8 @@ std::string known_devices() {
 std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
     int n_threads = options.n_threads > 0 ? options.n_threads : default_n_threads();
     for (const Device& device : kDevices) {
-        if (options.device == device.name) return device.make(n_threads);
+        if (options.device == device.name)
+            return device.make({{n_threads, options.pin}, options.cpu_isa});
     }
     throw Error(ErrorKind::kUsage, "--device {}: unknown device; one of {}",
                 printable(options.device), known_devices());
@@ -107,10 +109,23 @@ void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
     }
 }
 
-void prepare_weights(Backend& backend, Model& model) {
-    const Layout& layout = row_major_layout();
-    for_each_tensor(model.weights, model.config.tied_head,
-                    [&](Tensor& tensor) { tensor = backend.prepare(tensor, layout); });
+// Matrices of matmuls go into the layout that the tables want; an embedding that is no LM head
+// stays as it is, since a step reads single rows of it. What the file holds of a packed weight is
+// not needed again, and leaves memory as the packed one comes.
+void prepare_weights(const ModelFile& file, bool repack, Backend& backend, Model& model,
+                     const Progress& progress) {
+    const Layout& layout = repack ? *model.tables.matmul_layout : row_major_layout();
+    const auto total = static_cast<double>(total_weight_bytes(model.config, model.weights));
+    double done = 0;
+    for_each_tensor(model.weights, model.config.tied_head, [&](Tensor& tensor) {
+        const bool lookup = &tensor == &model.weights.embedding && !model.config.tied_head;
+        const Tensor original = tensor;
+        tensor = backend.prepare(original, lookup ? row_major_layout() : layout);
+        if (tensor.planes[0].data == original.planes[0].data) return;
+        file.drop_pages(original);
+        done += static_cast<double>(original.n_bytes());
+        if (progress) progress("packing weights", done / total);
+    });
     if (model.config.tied_head) model.weights.head.weight = model.weights.embedding;
 }
 
@@ -127,6 +142,7 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
     info.kv_bytes_per_position = kv_bytes_per_position(config, kv.k_dtype, kv.v_dtype);
     info.n_ctx = kv.n_slots, info.n_ctx_train = config.n_ctx_train;
     info.n_threads = backend.caps().n_threads;
+    info.isa = backend.caps().isa;
     info.device = backend.name();
     info.checkpoint =
         options.checkpoint.empty() ? backend.checkpoints().back().name : options.checkpoint;
@@ -138,6 +154,16 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
 std::vector<std::string> device_names() {
     std::vector<std::string> names;
     for (const Device& device : kDevices) names.emplace_back(device.name);
+    return names;
+}
+
+std::vector<std::string> checkpoint_names(const std::string& device) {
+    OpenOptions options;
+    options.device = device;
+    options.n_threads = 1;
+    std::vector<std::string> names;
+    for (const Checkpoint& checkpoint : make_backend(options)->checkpoints())
+        names.emplace_back(checkpoint.name);
     return names;
 }
 
@@ -193,7 +219,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
 
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
-    prepare_weights(*impl.backend, model);
+    prepare_weights(*impl.file, options.repack, *impl.backend, model, progress);
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
     impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);

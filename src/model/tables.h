@@ -137,6 +137,10 @@ struct Stages {
 struct Tables {
     Ops ops;
     Stages stages;
+    // How the weights of matmuls lie in memory: prepared so before the first step.
+    const Layout* matmul_layout = &row_major_layout();
+    // What the backend's own kernels need beside: the CPU's functions for one instruction set.
+    const void* kernels = nullptr;
     // A whole layer, and a whole step: plain bodies run the stages, and the layers.
     Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer;
     Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step;
@@ -145,6 +149,8 @@ struct Tables {
 // What the machine has, as far as checkpoints ask.
 struct Caps {
     int n_threads = 1;
+    const void* kernels = nullptr;  // becomes Tables::kernels where a checkpoint uses them
+    std::string_view isa{};         // their instruction set: "avx512"
 };
 
 // A named set of overrides; each list begins with the plain entry, which fills every node.

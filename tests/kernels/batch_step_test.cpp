@@ -79,7 +79,7 @@ using Logits = std::vector<std::vector<float>>;
 class Runner {
   public:
     Runner(const ModelOptions& options, std::string_view checkpoint, int n_threads)
-        : backend_(make_cpu_backend(n_threads)), random_(test_seed()) {
+        : backend_(make_cpu_backend({n_threads})), random_(test_seed()) {
         model_.config = make_config(options);
         model_.weights = make_weights(options, model_.config, random_);
         model_.rope_table = make_rope_table(model_.config);
@@ -217,7 +217,7 @@ void expect_close_logits(const Logits& want, const Logits& got, DType kv) {
 
 void check_model(const ModelOptions& options) {
     std::vector<Logits> ref;  // of the first checkpoint
-    for (const Checkpoint& checkpoint : make_cpu_backend(1)->checkpoints()) {
+    for (const Checkpoint& checkpoint : make_cpu_backend({1})->checkpoints()) {
         Runner runner(options, checkpoint.name, 2), other_runner(options, checkpoint.name, 3);
         std::vector<TestSequence> sequences = make_sequences();
         std::vector<Logits> alone;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/interleaved_geometry.h"
+#include "cpu/kernels.h"
+#include "format/tensor.h"
+
+namespace ridge::cpu {
+
+// Sixteen rows of a weight interleaved: what the CPU's fast kernels read (interleaved_geometry.h).
+// The last group is filled up with rows of zeros, a row with super-blocks of zeros.
+const Layout& interleaved_layout();
+
+Geometry geometry_of(const Tensor& weight);
+PackedShape packed_shape(const Tensor& weight);
+int64_t group_bytes(const Tensor& weight);  // a multiple of 64
+inline int64_t n_groups(const Tensor& weight) {
+    return (weight.n_rows() + kGroupRows - 1) / kGroupRows;
+}
+
+// Packs rows 16 group .. 16 group + 15 of a row_major weight; out [group_bytes(weight)].
+void pack_group(const Tensor& weight, int64_t group, std::byte* out);
+
+// Group `group` of a weight that is interleaved.
+inline const uint8_t* group_data(const Tensor& weight, int64_t group) {
+    return reinterpret_cast<const uint8_t*>(weight.planes[0].data) + group * group_bytes(weight);
+}
+
+}  // namespace ridge::cpu

@@ -1,0 +1,491 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/interleaved_geometry.h"
+#include "cpu/kernels.h"
+
+// Dot products of a group of 16 interleaved weight rows with 1 to 8 activation rows, written once
+// over a vector type V that each instruction set supplies (isa/vector_*.h):
+//   Int: kRows lanes of int32, or of four bytes each; Float: kRows lanes of f32.
+// A V of fewer than 16 rows passes over the group once for each part of kRows rows.
+//
+// A block of 32 elements along k is one chain of eight 4-way integer dot products, exact, scaled
+// once by (weight scale * activation scale): the order over k is the same for any number of rows.
+// Weights are read once for up to V::kMaxRows rows, prefetched kPrefetchBytes ahead.
+
+namespace ridge::cpu {
+namespace {
+
+// --- codes of a block: c[j] holds elements 4 j .. 4 j + 3 ---
+
+// Bits `from` and up of a byte to bits `to` and up; `mask` names the bits that are kept, at `to`.
+template <class V, int from, int to, int mask>
+inline typename V::Int place_bits(typename V::Int v) {
+    if constexpr (to > from) {
+        v = V::template shift_left<to - from>(v);
+    } else if constexpr (from > to) {
+        v = V::template shift_right<from - to>(v);
+    }
+    return V::and_bytes(v, mask);
+}
+
+template <class V>
+inline void load_nibbles(const uint8_t* p, typename V::Int* c) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        typename V::Int v = V::load(p + 64 * i);
+        c[2 * i] = V::and_bytes(v, 15);
+        c[2 * i + 1] = place_bits<V, 4, 0, 15>(v);
+    }
+}
+
+struct Codes4 {
+    static constexpr bool kWide = false;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        load_nibbles<V>(p, c);
+    }
+};
+
+struct CodesIq4 {
+    static constexpr bool kWide = true;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        load_nibbles<V>(p, c);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) c[j] = V::iq4_levels(c[j]);
+    }
+};
+
+struct Codes5 {
+    static constexpr bool kWide = false;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        load_nibbles<V>(p, c);
+        typename V::Int high = V::load(p + kBits4);
+        c[0] = V::or_bits(c[0], place_bits<V, 0, 4, 16>(high));
+        c[1] = V::or_bits(c[1], place_bits<V, 1, 4, 16>(high));
+        c[2] = V::or_bits(c[2], place_bits<V, 2, 4, 16>(high));
+        c[3] = V::or_bits(c[3], place_bits<V, 3, 4, 16>(high));
+        c[4] = V::or_bits(c[4], place_bits<V, 4, 4, 16>(high));
+        c[5] = V::or_bits(c[5], place_bits<V, 5, 4, 16>(high));
+        c[6] = V::or_bits(c[6], place_bits<V, 6, 4, 16>(high));
+        c[7] = V::or_bits(c[7], place_bits<V, 7, 4, 16>(high));
+    }
+};
+
+struct Codes6 {
+    static constexpr bool kWide = false;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        load_nibbles<V>(p, c);
+        for (int half = 0; half < 2; half++) {
+            typename V::Int high = V::load(p + kBits4 + 64 * half);
+            typename V::Int* four = c + 4 * half;
+            four[0] = V::or_bits(four[0], place_bits<V, 0, 4, 48>(high));
+            four[1] = V::or_bits(four[1], place_bits<V, 2, 4, 48>(high));
+            four[2] = V::or_bits(four[2], place_bits<V, 4, 4, 48>(high));
+            four[3] = V::or_bits(four[3], place_bits<V, 6, 4, 48>(high));
+        }
+    }
+};
+
+struct Codes2 {
+    static constexpr bool kWide = false;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        for (int half = 0; half < 2; half++) {
+            typename V::Int v = V::load(p + 64 * half);
+            typename V::Int* four = c + 4 * half;
+            four[0] = V::and_bytes(v, 3);
+            four[1] = place_bits<V, 2, 0, 3>(v);
+            four[2] = place_bits<V, 4, 0, 3>(v);
+            four[3] = place_bits<V, 6, 0, 3>(v);
+        }
+    }
+};
+
+struct Codes3 {
+    static constexpr bool kWide = false;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+        Codes2::load<V>(p, c);
+        typename V::Int high = V::load(p + kBits2);
+        c[0] = V::or_bits(c[0], place_bits<V, 0, 2, 4>(high));
+        c[1] = V::or_bits(c[1], place_bits<V, 1, 2, 4>(high));
+        c[2] = V::or_bits(c[2], place_bits<V, 2, 2, 4>(high));
+        c[3] = V::or_bits(c[3], place_bits<V, 3, 2, 4>(high));
+        c[4] = V::or_bits(c[4], place_bits<V, 4, 2, 4>(high));
+        c[5] = V::or_bits(c[5], place_bits<V, 5, 2, 4>(high));
+        c[6] = V::or_bits(c[6], place_bits<V, 6, 2, 4>(high));
+        c[7] = V::or_bits(c[7], place_bits<V, 7, 2, 4>(high));
+    }
+};
+
+struct Codes8 {
+    static constexpr bool kWide = true;
+    template <class V>
+    static void load(const uint8_t* p, typename V::Int* c) {
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) c[j] = V::wide_codes(V::load(p + 64 * j));
+    }
+};
+
+// --- scales of a super-block: of block b, or of its two halves ---
+
+// f16 d[2]
+template <class V>
+struct SmallScales {
+    static constexpr bool kHalves = false, kMins = false;
+    const uint8_t* p;
+    SmallScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : p(scales + 2 * first_row) {}
+    typename V::Float scale(int b) const { return V::load_f16(p + 32 * b); }
+};
+
+// f16 {d, m}[2]
+template <class V>
+struct SmallMinScales {
+    static constexpr bool kHalves = false, kMins = true;
+    const uint8_t* p;
+    SmallMinScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : p(scales + 2 * first_row) {}
+    typename V::Float scale(int b) const { return V::load_f16(p + 64 * b); }
+    typename V::Float min(int b) const { return V::load_f16(p + 64 * b + 32); }
+};
+
+// f16 d, dmin; u8 scale[8], min[8]. The min is taken away.
+template <class V>
+struct KScales {
+    static constexpr bool kHalves = false, kMins = true;
+    typename V::Float d, negated_dmin;
+    const uint8_t* small;
+    KScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : d(V::load_f16(scales + 2 * first_row)),
+          negated_dmin(V::negate(V::load_f16(scales + 32 + 2 * first_row))),
+          small(scales + 64 + first_row) {}
+    typename V::Float scale(int b) const { return V::mul(d, V::load_u8(small + 16 * b)); }
+    typename V::Float min(int b) const {
+        return V::mul(negated_dmin, V::load_u8(small + 128 + 16 * b));
+    }
+};
+
+// f16 d; i8 scale[8]
+template <class V>
+struct SignedScales {
+    static constexpr bool kHalves = false, kMins = false;
+    typename V::Float d;
+    const uint8_t* small;
+    SignedScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : d(V::load_f16(scales + 2 * first_row)), small(scales + 64 + first_row) {}
+    typename V::Float scale(int b) const { return V::mul(d, V::load_i8(small + 16 * b)); }
+};
+
+// f16 d; i8 scale[16], one for each half of a block
+template <class V>
+struct SignedHalfScales {
+    static constexpr bool kHalves = true, kMins = false;
+    typename V::Float d;
+    const uint8_t* small;
+    SignedHalfScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : d(V::load_f16(scales + 2 * first_row)), small(scales + 64 + first_row) {}
+    typename V::Float scale(int b, int half) const {
+        return V::mul(d, V::load_i8(small + 16 * (2 * b + half)));
+    }
+};
+
+// f16 d, dmin; u8 {scale | min << 4}[16]
+template <class V>
+struct NibbleHalfScales {
+    static constexpr bool kHalves = true, kMins = true;
+    typename V::Float d, negated_dmin;
+    const uint8_t* small;
+    NibbleHalfScales(const uint8_t* scales, const PackedShape&, int first_row)
+        : d(V::load_f16(scales + 2 * first_row)),
+          negated_dmin(V::negate(V::load_f16(scales + 32 + 2 * first_row))),
+          small(scales + 64 + first_row) {}
+    typename V::Float scale(int b, int half) const {
+        return V::mul(d, V::load_low_nibbles(small + 16 * (2 * b + half)));
+    }
+    typename V::Float min(int b, int half) const {
+        return V::mul(negated_dmin, V::load_high_nibbles(small + 16 * (2 * b + half)));
+    }
+};
+
+// scales[128 / group_size], biases likewise, of the file's type
+template <class V>
+struct AffineScales {
+    static constexpr bool kHalves = false, kMins = true;
+    const uint8_t *p, *q;
+    int group_size, type_bytes, dtype;
+    AffineScales(const uint8_t* scales, const PackedShape& shape, int first_row)
+        : group_size(shape.group_size),
+          type_bytes(shape.scale_dtype == 0 ? 4 : 2),
+          dtype(shape.scale_dtype) {
+        p = scales + first_row * type_bytes;
+        q = p + kAffineSuper / group_size * 16 * type_bytes;
+    }
+    typename V::Float at(const uint8_t* from) const {
+        return dtype == 0 ? V::load_f32(from) : dtype == 1 ? V::load_f16(from) : V::load_bf16(from);
+    }
+    typename V::Float scale(int b) const { return at(p + 32 * b / group_size * 16 * type_bytes); }
+    typename V::Float min(int b) const { return at(q + 32 * b / group_size * 16 * type_bytes); }
+};
+
+// --- formats: geometry, codes, scales ---
+
+template <const Geometry& kGeometry, class CodesOf, template <class> class ScalesOf>
+struct BlockFormat {
+    using Codes = CodesOf;
+    template <class V>
+    using Scales = ScalesOf<V>;
+    static constexpr int kOffset = kGeometry.offset;
+    static constexpr int kBlocks = kGeometry.n_blocks();
+    static constexpr int kCodeBytes = kGeometry.code_bytes;
+    static int64_t scale_bytes(const PackedShape&) { return kGeometry.scale_bytes; }
+};
+
+template <int bits, class CodesOf>
+struct AffineFormat {
+    using Codes = CodesOf;
+    template <class V>
+    using Scales = AffineScales<V>;
+    static constexpr int kOffset = 0, kBlocks = kAffineSuper / 32, kCodeBytes = 64 * bits;
+    static int64_t scale_bytes(const PackedShape& shape) {
+        return 2 * (kAffineSuper / shape.group_size) * 16 * (shape.scale_dtype == 0 ? 4 : 2);
+    }
+};
+
+using FormatQ4_0 = BlockFormat<kGeometryQ4_0, Codes4, SmallScales>;
+using FormatQ4_1 = BlockFormat<kGeometryQ4_1, Codes4, SmallMinScales>;
+using FormatQ5_0 = BlockFormat<kGeometryQ5_0, Codes5, SmallScales>;
+using FormatQ5_1 = BlockFormat<kGeometryQ5_1, Codes5, SmallMinScales>;
+using FormatQ8_0 = BlockFormat<kGeometryQ8_0, Codes8, SmallScales>;
+using FormatQ2_K = BlockFormat<kGeometryQ2_K, Codes2, NibbleHalfScales>;
+using FormatQ3_K = BlockFormat<kGeometryQ3_K, Codes3, SignedHalfScales>;
+using FormatQ4_K = BlockFormat<kGeometryQ4_K, Codes4, KScales>;
+using FormatQ5_K = BlockFormat<kGeometryQ5_K, Codes5, KScales>;
+using FormatQ6_K = BlockFormat<kGeometryQ6_K, Codes6, SignedHalfScales>;
+using FormatIQ4_NL = BlockFormat<kGeometryIQ4_NL, CodesIq4, SmallScales>;
+using FormatIQ4_XS = BlockFormat<kGeometryIQ4_XS, CodesIq4, SignedScales>;
+using FormatAffine4 = AffineFormat<4, Codes4>;
+using FormatAffine8 = AffineFormat<8, Codes8>;
+
+// --- the kernels ---
+
+// What a dot product of codes starts from, so that it ends as that of (code - offset).
+template <class V, int offset>
+inline typename V::Int start(const int32_t* negated_sum) {
+    if constexpr (offset == 0) {
+        return V::zero();
+    } else {
+        return V::template broadcast_times<offset>(negated_sum);
+    }
+}
+
+template <class V, bool kWide>
+inline typename V::Int dot(typename V::Int acc, typename V::Int c, const int8_t* x) {
+    if constexpr (kWide) {
+        return V::dot_wide(acc, c, x);
+    } else {
+        return V::dot(acc, c, x);
+    }
+}
+
+// One part of kRows weight rows times kN activation rows.
+template <class V, class F, int kN>
+inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+    using Int = typename V::Int;
+    using Float = typename V::Float;
+    using Scales = typename F::template Scales<V>;
+    using Codes = typename F::Codes;
+    // A V whose products are of signed bytes has taken 128 from wide codes.
+    constexpr int kOffset = F::kOffset - (Codes::kWide && !V::kUnsignedWide ? 128 : 0);
+    const int64_t scale_bytes = F::scale_bytes(shape);
+    const int64_t super_bytes = scale_bytes + F::kBlocks * F::kCodeBytes;
+    const int64_t lines = (super_bytes / F::kBlocks + 63) / 64;
+    const int8_t* codes = x.codes + first_row * x.code_stride;
+    const int64_t block0 = first_row * x.block_stride;
+
+    Float acc[kN];
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) acc[r] = V::zero_float();
+    for (int64_t s = 0; s < shape.n_supers; s++, group += super_bytes) {
+        const Scales scales(group, shape, first_weight_row);
+        const uint8_t* block = group + scale_bytes + 4 * first_weight_row;
+        for (int b = 0; b < F::kBlocks; b++, block += F::kCodeBytes) {
+            if (first_weight_row == 0) {
+                const uint8_t* ahead = block + V::kPrefetchBytes;
+                for (int64_t i = 0; i < lines; i++) V::prefetch(ahead + 64 * i);
+            }
+            Int c[8];
+            Codes::template load<V>(block, c);
+            const int64_t at = s * F::kBlocks + b;
+            if constexpr (!Scales::kHalves) {
+                const Float scale = scales.scale(b);
+#pragma GCC unroll 8
+                for (int r = 0; r < kN; r++) {
+                    const int64_t xb = block0 + r * x.block_stride + at;
+                    const int8_t* xc = codes + r * x.code_stride + 32 * at;
+                    Int sum = start<V, kOffset>(x.negated_sums + xb);
+#pragma GCC unroll 8
+                    for (int j = 0; j < 8; j++) {
+                        sum = dot<V, Codes::kWide>(sum, c[j], xc + 4 * j);
+                    }
+                    acc[r] = V::fma(V::to_float(sum), V::mul(scale, V::broadcast(x.scales + xb)),
+                                    acc[r]);
+                    if constexpr (Scales::kMins) {
+                        acc[r] = V::fma(scales.min(b), V::broadcast(x.scaled_sums + xb), acc[r]);
+                    }
+                }
+            } else {
+                const Float scale[2] = {scales.scale(b, 0), scales.scale(b, 1)};
+#pragma GCC unroll 8
+                for (int r = 0; r < kN; r++) {
+                    const int64_t xb = block0 + r * x.block_stride + at;
+                    const int64_t xh = xb + at;
+                    const int8_t* xc = codes + r * x.code_stride + 32 * at;
+                    Int sum[2];
+#pragma GCC unroll 8
+                    for (int h = 0; h < 2; h++) {
+                        sum[h] = start<V, kOffset>(x.negated_half_sums + xh + h);
+#pragma GCC unroll 8
+                        for (int j = 0; j < 4; j++) {
+                            sum[h] =
+                                dot<V, Codes::kWide>(sum[h], c[4 * h + j], xc + 16 * h + 4 * j);
+                        }
+                    }
+                    const Float both = V::fma(V::to_float(sum[1]), scale[1],
+                                              V::mul(V::to_float(sum[0]), scale[0]));
+                    acc[r] = V::fma(both, V::broadcast(x.scales + xb), acc[r]);
+                    if constexpr (Scales::kMins) {
+#pragma GCC unroll 8
+                        for (int h = 0; h < 2; h++) {
+                            acc[r] = V::fma(scales.min(b, h),
+                                            V::broadcast(x.scaled_half_sums + xh + h), acc[r]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) V::store(tile + 16 * r + first_weight_row, acc[r]);
+}
+
+// Floats: two chains, of even and odd k, added at the end.
+struct FloatBF16 {
+    static constexpr Geometry kGeometry = kGeometryBF16;
+    template <class V>
+    static void load(const uint8_t* p, int pair, int first_row, typename V::Float* w) {
+        V::load_bf16_pairs(p + 64 * pair + 4 * first_row, w);
+    }
+};
+struct FloatF16 {
+    static constexpr Geometry kGeometry = kGeometryF16;
+    template <class V>
+    static void load(const uint8_t* p, int pair, int first_row, typename V::Float* w) {
+        w[0] = V::load_f16(p + 64 * pair + 2 * first_row);
+        w[1] = V::load_f16(p + 64 * pair + 32 + 2 * first_row);
+    }
+};
+struct FloatF32 {
+    static constexpr Geometry kGeometry = kGeometryF32;
+    template <class V>
+    static void load(const uint8_t* p, int pair, int first_row, typename V::Float* w) {
+        w[0] = V::load_f32(p + 128 * pair + 4 * first_row);
+        w[1] = V::load_f32(p + 128 * pair + 64 + 4 * first_row);
+    }
+};
+
+template <class V, class F, int kN>
+inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                            int64_t first_row, int first_weight_row, float* tile) {
+    using Float = typename V::Float;
+    constexpr int kLines = F::kGeometry.code_bytes / 64 / 4;  // of four pairs
+    Float even[kN], odd[kN];
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
+    const float* values = x.values + first_row * x.value_stride;
+    for (int64_t s = 0; s < shape.n_supers; s++, group += F::kGeometry.code_bytes, values += 32) {
+        for (int four = 0; four < 4; four++) {
+            if (first_weight_row == 0) {
+                for (int i = 0; i < kLines; i++) {
+                    V::prefetch(group + 64 * (kLines * four + i) + V::kPrefetchBytes);
+                }
+            }
+            for (int pair = 4 * four; pair < 4 * four + 4; pair++) {
+                Float w[2];
+                F::template load<V>(group, pair, first_weight_row, w);
+#pragma GCC unroll 8
+                for (int r = 0; r < kN; r++) {
+                    const float* v = values + r * x.value_stride + 2 * pair;
+                    even[r] = V::fma(w[0], V::broadcast(v), even[r]);
+                    odd[r] = V::fma(w[1], V::broadcast(v + 1), odd[r]);
+                }
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) {
+        V::store(tile + 16 * r + first_weight_row, V::add(even[r], odd[r]));
+    }
+}
+
+template <class V, class F>
+struct IntGroup {
+    template <int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+template <class V, class F>
+struct FloatGroup {
+    template <int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part_floats<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+
+// Rows by eights, fours, twos and ones, as far as V has registers for them.
+template <class V, class G>
+void group_kernel(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                  int64_t first_row, int n_rows, float* tile) {
+    auto rows = [&](auto part, int n) {
+        for (int w = 0; w < kGroupRows; w += V::kRows) part(group, shape, x, first_row, w, tile);
+        first_row += n, n_rows -= n, tile += 16 * n;
+    };
+    if constexpr (V::kMaxRows >= 8) {
+        while (n_rows >= 8) rows(G::template part<8>, 8);
+    }
+    if constexpr (V::kMaxRows >= 4) {
+        while (n_rows >= 4) rows(G::template part<4>, 4);
+    }
+    while (n_rows >= 2) rows(G::template part<2>, 2);
+    if (n_rows > 0) rows(G::template part<1>, 1);
+}
+
+// In the order of FormatId.
+template <class V>
+void fill_group_kernels(GroupKernel* table) {
+    const GroupKernel kernels[kNumWeightFormats] = {
+        group_kernel<V, FloatGroup<V, FloatF32>>,    group_kernel<V, FloatGroup<V, FloatF16>>,
+        group_kernel<V, FloatGroup<V, FloatBF16>>,   group_kernel<V, IntGroup<V, FormatQ4_0>>,
+        group_kernel<V, IntGroup<V, FormatQ4_1>>,    group_kernel<V, IntGroup<V, FormatQ5_0>>,
+        group_kernel<V, IntGroup<V, FormatQ5_1>>,    group_kernel<V, IntGroup<V, FormatQ8_0>>,
+        group_kernel<V, IntGroup<V, FormatQ2_K>>,    group_kernel<V, IntGroup<V, FormatQ3_K>>,
+        group_kernel<V, IntGroup<V, FormatQ4_K>>,    group_kernel<V, IntGroup<V, FormatQ5_K>>,
+        group_kernel<V, IntGroup<V, FormatQ6_K>>,    group_kernel<V, IntGroup<V, FormatIQ4_NL>>,
+        group_kernel<V, IntGroup<V, FormatIQ4_XS>>,  group_kernel<V, IntGroup<V, FormatAffine4>>,
+        group_kernel<V, IntGroup<V, FormatAffine8>>,
+    };
+    for (int i = 0; i < kNumWeightFormats; i++) table[i] = kernels[i];
+}
+
+}  // namespace
+}  // namespace ridge::cpu

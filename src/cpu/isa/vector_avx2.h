@@ -1,0 +1,117 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace ridge::cpu {
+namespace {
+
+// Eight rows, half a group, in a register: AVX2, FMA and F16C. The 4-way dot product is made of
+// products of unsigned and signed bytes summed in pairs to int16 and then to int32. The pairs do
+// not overflow: codes of up to 6 bits give 2 * 63 * 127; wide codes are taken as signed, and their
+// sign is moved to the activations: 2 * 128 * 127.
+struct Avx2 {
+    static constexpr int kRows = 8, kMaxRows = 4;
+    static constexpr bool kUnsignedWide = false;
+    static constexpr int kPrefetchBytes = 4096;
+    using Int = __m256i;
+    using Float = __m256;
+
+    static void prefetch(const uint8_t* p) { _mm_prefetch(p, _MM_HINT_T0); }
+    static Int load(const uint8_t* p) {
+        return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    }
+    static Int zero() { return _mm256_setzero_si256(); }
+    static Int and_bytes(Int v, int mask) {
+        return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask)));
+    }
+    static Int or_bits(Int a, Int b) { return _mm256_or_si256(a, b); }
+    template <int n>
+    static Int shift_left(Int v) {
+        return _mm256_slli_epi16(v, n);
+    }
+    template <int n>
+    static Int shift_right(Int v) {
+        return _mm256_srli_epi16(v, n);
+    }
+    static Int wide_codes(Int v) {
+        return _mm256_xor_si256(v, _mm256_set1_epi8(static_cast<char>(0x80)));
+    }
+    // kIq4Values
+    static Int iq4_levels(Int codes) {
+        const __m128i levels =
+            _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+        return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), codes);
+    }
+    static Int broadcast_codes(const int8_t* x) {
+        int32_t four;
+        memcpy(&four, x, sizeof four);
+        return _mm256_set1_epi32(four);
+    }
+    static Int add_pairs(Int acc, Int pairs) {
+        return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    static Int dot(Int acc, Int c, const int8_t* x) {
+        return add_pairs(acc, _mm256_maddubs_epi16(c, broadcast_codes(x)));
+    }
+    static Int dot_wide(Int acc, Int c, const int8_t* x) {
+        const Int signed_x = _mm256_sign_epi8(broadcast_codes(x), c);
+        return add_pairs(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(c), signed_x));
+    }
+    template <int times>
+    static Int broadcast_times(const int32_t* x) {
+        constexpr int shift = __builtin_ctz(times < 0 ? -times : times);
+        static_assert((times < 0 ? -times : times) == 1 << shift);
+        const Int product = _mm256_slli_epi32(_mm256_set1_epi32(*x), shift);
+        return times < 0 ? _mm256_sub_epi32(zero(), product) : product;
+    }
+
+    static Float zero_float() { return _mm256_setzero_ps(); }
+    static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
+    static Float broadcast(const float* x) { return _mm256_set1_ps(*x); }
+    static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+    static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
+    static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+    static Float negate(Float a) { return _mm256_sub_ps(_mm256_set1_ps(-0.0f), a); }
+    static void store(float* p, Float v) { _mm256_storeu_ps(p, v); }
+
+    static Float load_f32(const uint8_t* p) {
+        return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+    }
+    static Float load_f16(const uint8_t* p) { return _mm256_cvtph_ps(load16(p)); }
+    static Float load_bf16(const uint8_t* p) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
+    }
+    static void load_bf16_pairs(const uint8_t* p, Float* w) {
+        const Int v = load(p);
+        w[0] = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+        w[1] = _mm256_castsi256_ps(
+            _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+    }
+    static Float load_u8(const uint8_t* p) {
+        return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(p)));
+    }
+    static Float load_i8(const uint8_t* p) {
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load8(p)));
+    }
+    static Float load_low_nibbles(const uint8_t* p) {
+        return _mm256_cvtepi32_ps(
+            _mm256_and_si256(_mm256_cvtepu8_epi32(load8(p)), _mm256_set1_epi32(15)));
+    }
+    static Float load_high_nibbles(const uint8_t* p) {
+        return _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load8(p)), 4));
+    }
+
+  private:
+    static __m128i load8(const uint8_t* p) {
+        return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    }
+    static __m128i load16(const uint8_t* p) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    }
+};
+
+}  // namespace
+}  // namespace ridge::cpu

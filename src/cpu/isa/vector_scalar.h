@@ -1,0 +1,172 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ridge::cpu {
+namespace {
+
+// Four rows in plain C++, for machines that have nothing better and as what the others are read
+// against.
+struct Scalar {
+    static constexpr int kRows = 4, kMaxRows = 2;
+    static constexpr bool kUnsignedWide = true;
+    static constexpr int kPrefetchBytes = 2048;
+    struct Int {
+        uint32_t lane[kRows];
+    };
+    struct Float {
+        float lane[kRows];
+    };
+
+    static void prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+    static Int load(const uint8_t* p) {
+        Int v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    static Int zero() { return {}; }
+    static Int and_bytes(Int v, int mask) {
+        return each(v, [=](uint32_t x) { return x & (static_cast<uint32_t>(mask) * 0x01010101u); });
+    }
+    static Int or_bits(Int a, Int b) {
+        for (int i = 0; i < kRows; i++) a.lane[i] |= b.lane[i];
+        return a;
+    }
+    // Bits that leave a byte are masked away by whoever shifts.
+    template <int n>
+    static Int shift_left(Int v) {
+        return each(v, [](uint32_t x) { return x << n; });
+    }
+    template <int n>
+    static Int shift_right(Int v) {
+        return each(v, [](uint32_t x) { return x >> n; });
+    }
+    static Int wide_codes(Int v) { return v; }
+    static Int iq4_levels(Int codes) {
+        constexpr uint8_t kLevels[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                         129, 141, 153, 166, 181, 197, 217, 241};
+        return each(codes, [&](uint32_t x) {
+            return uint32_t{kLevels[x & 15]} | uint32_t{kLevels[(x >> 8) & 15]} << 8 |
+                   uint32_t{kLevels[(x >> 16) & 15]} << 16 |
+                   uint32_t{kLevels[(x >> 24) & 15]} << 24;
+        });
+    }
+    static Int dot(Int acc, Int c, const int8_t* x) {
+        for (int i = 0; i < kRows; i++) {
+            int32_t sum = 0;
+            for (int b = 0; b < 4; b++) {
+                sum += static_cast<int32_t>((c.lane[i] >> (8 * b)) & 255) * x[b];
+            }
+            acc.lane[i] += static_cast<uint32_t>(sum);
+        }
+        return acc;
+    }
+    static Int dot_wide(Int acc, Int c, const int8_t* x) { return dot(acc, c, x); }
+    template <int times>
+    static Int broadcast_times(const int32_t* x) {
+        Int v;
+        for (uint32_t& lane : v.lane) lane = static_cast<uint32_t>(times * *x);
+        return v;
+    }
+
+    static Float zero_float() { return {}; }
+    static Float to_float(Int v) {
+        Float f;
+        for (int i = 0; i < kRows; i++)
+            f.lane[i] = static_cast<float>(static_cast<int32_t>(v.lane[i]));
+        return f;
+    }
+    static Float broadcast(const float* x) {
+        Float f;
+        for (float& lane : f.lane) lane = *x;
+        return f;
+    }
+    static Float add(Float a, Float b) {
+        for (int i = 0; i < kRows; i++) a.lane[i] += b.lane[i];
+        return a;
+    }
+    static Float mul(Float a, Float b) {
+        for (int i = 0; i < kRows; i++) a.lane[i] *= b.lane[i];
+        return a;
+    }
+    static Float fma(Float a, Float b, Float c) {  // rounded twice
+        for (int i = 0; i < kRows; i++) c.lane[i] += a.lane[i] * b.lane[i];
+        return c;
+    }
+    static Float negate(Float a) {
+        for (float& lane : a.lane) lane = -lane;
+        return a;
+    }
+    static void store(float* p, Float v) { memcpy(p, &v, sizeof v); }
+
+    static Float load_f32(const uint8_t* p) {
+        Float f;
+        memcpy(&f, p, sizeof f);
+        return f;
+    }
+    static Float load_f16(const uint8_t* p) {
+        Float f;
+        for (int i = 0; i < kRows; i++) f.lane[i] = float_of_f16(half(p, i));
+        return f;
+    }
+    static Float load_bf16(const uint8_t* p) {
+        Float f;
+        for (int i = 0; i < kRows; i++) f.lane[i] = float_of_bits(uint32_t{half(p, i)} << 16);
+        return f;
+    }
+    static void load_bf16_pairs(const uint8_t* p, Float* w) {
+        const Int v = load(p);
+        for (int i = 0; i < kRows; i++) {
+            w[0].lane[i] = float_of_bits(v.lane[i] << 16);
+            w[1].lane[i] = float_of_bits(v.lane[i] & 0xffff0000u);
+        }
+    }
+    static Float load_u8(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b); });
+    }
+    static Float load_i8(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(static_cast<int8_t>(b)); });
+    }
+    static Float load_low_nibbles(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b & 15); });
+    }
+    static Float load_high_nibbles(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b >> 4); });
+    }
+
+  private:
+    template <class Fn>
+    static Int each(Int v, Fn fn) {
+        for (uint32_t& lane : v.lane) lane = fn(lane);
+        return v;
+    }
+    template <class Fn>
+    static Float each_byte(const uint8_t* p, Fn fn) {
+        Float f;
+        for (int i = 0; i < kRows; i++) f.lane[i] = fn(p[i]);
+        return f;
+    }
+    static uint16_t half(const uint8_t* p, int i) {
+        uint16_t bits;
+        memcpy(&bits, p + 2 * i, sizeof bits);
+        return bits;
+    }
+    static float float_of_bits(uint32_t bits) {
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+    // Exact. Exponent and mantissa moved up, then 2^112 times: subnormals come out right.
+    static float float_of_f16(uint16_t bits) {
+        const uint32_t sign = uint32_t{bits & 0x8000u} << 16, rest = bits & 0x7fffu;
+        if (rest >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+        const float magnitude = float_of_bits(rest << 13) * float_of_bits(0x77800000u);
+        uint32_t result;
+        memcpy(&result, &magnitude, sizeof result);
+        return float_of_bits(sign | result);
+    }
+};
+
+}  // namespace
+}  // namespace ridge::cpu

@@ -1,0 +1,17 @@
+#include "cpu/kernels_of_isa.h"
+
+namespace ridge::cpu {
+
+Kernels kernels_of_isa(Isa isa) {
+    Kernels kernels{};
+    add_scalar_kernels(kernels);
+#if defined(__x86_64__)
+    if (isa == Isa::kAvx2 || isa == Isa::kAvx512 || isa == Isa::kAmx) add_avx2_kernels(kernels);
+    if (isa == Isa::kAvx512 || isa == Isa::kAmx) add_avx512_kernels(kernels);
+#elif defined(__aarch64__)
+    if (isa == Isa::kNeon) add_neon_kernels(kernels);
+#endif
+    return kernels;
+}
+
+}  // namespace ridge::cpu
