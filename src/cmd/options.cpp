@@ -86,10 +86,13 @@ void add_model_options(CommandLine& line, OpenOptions& open, std::string_view co
                [&open](Where where, const std::string& text) {
                    open.n_ctx = parse_integer(where, text, 0, kMaxInt);
                });
-    line.value("-t,--threads", "N", "threads; default: the CPUs that this process may use",
+    line.value("-t,--threads", "N",
+               "threads, 1 to 1024; default: the physical cores that this process may use",
                [&open](Where where, const std::string& text) {
                    open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
                });
+    line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
+              open.pin);
     add_cache_type_options(line, open);
     line.text("--device", "NAME", "device that runs the model (default: cpu)", open.device);
     line.text("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -83,6 +85,30 @@ TEST(AnswerOptions, thinking_is_left_to_the_template_unless_asked) {
     EXPECT_EQ(options.thinking(), std::optional<bool>(false));
     options.think = true;
     EXPECT_EQ(options.thinking(), std::optional<bool>(true));
+}
+
+TEST(ModelOptions, threads_are_counted_and_pinned) {
+    auto parse = [](const std::vector<std::string>& arguments) {
+        OpenOptions open;
+        CommandLine line("sample", "A sample.", "ridge sample");
+        add_model_options(line, open);
+        EXPECT_TRUE(line.parse(arguments));
+        return open;
+    };
+    EXPECT_EQ(parse({}).n_threads, 0);
+    EXPECT_FALSE(parse({"-t", "3"}).pin);
+    OpenOptions open = parse({"--threads", "1024", "--pin"});
+    EXPECT_EQ(open.n_threads, 1024);
+    EXPECT_TRUE(open.pin);
+    for (const char* text : {"0", "-1", "1025", "99999999999999999999", "2.5", "two", ""}) {
+        try {
+            parse({"-t", text});
+            ADD_FAILURE() << "no error for " << text;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+            EXPECT_NE(std::string(error.what()).find("-t"), std::string::npos) << error.what();
+        }
+    }
 }
 
 }  // namespace
