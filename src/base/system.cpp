@@ -184,6 +184,14 @@ int default_n_threads() {
     return limit_by_cgroup(static_cast<int>(physical_cores().size()));
 }
 
+int current_cpu() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
 ThreadPin::ThreadPin(int cpu) : before_(affinity()) {
     set_affinity({cpu});
 }

@@ -28,6 +28,9 @@ std::vector<int> physical_cores();
 // brings no bandwidth and no arithmetic.
 int default_n_threads();
 
+int current_cpu();  // that the calling thread runs on at this moment; -1 where the system does not
+                    // say
+
 // Keeps the thread that makes it on one CPU until it ends on that same thread. Threads started
 // meanwhile inherit the CPU, for good. Error where the system cannot.
 class ThreadPin {

@@ -40,17 +40,17 @@ inline void spin_pause() {
 #endif
 }
 
-// Waits for ready() for about limit_ns; false where it has not come. The first looks cost less than
-// reading the clock would.
-template <class Ready>
-bool spin(int64_t limit_ns, const Ready& ready) {
+// Waits for ready() for about limit_ns, or until give_up(); false where it has not come. The first
+// looks cost less than reading the clock would.
+template <class Ready, class GiveUp>
+bool spin(int64_t limit_ns, const Ready& ready, const GiveUp& give_up) {
     std::optional<Timer> timer;
     for (;;) {
         for (int i = 0; i < 32; i++) {
             if (ready()) return true;
             spin_pause();
         }
-        if (limit_ns == 0 || (timer && timer->elapsed_ns() >= limit_ns)) return false;
+        if (limit_ns == 0 || (timer && timer->elapsed_ns() >= limit_ns) || give_up()) return false;
         if (!timer) timer.emplace();
     }
 }
@@ -118,6 +118,10 @@ struct ThreadPool::State {
     // Loops so far. Tells a thread that watches that there are loops, even where others were
     // quicker to take every ticket; nothing is ordered by it.
     std::atomic<uint32_t> n_loops{0};
+    // Where the caller was when the loop began. Where another process holds the other CPUs, the
+    // system lets a worker run in the caller's place, which then must not watch for what only the
+    // caller can bring.
+    std::atomic<int> caller_cpu{-1};
     // Tickets that have not been given back; the loop has ended when it is 0.
     alignas(kCacheLine) std::atomic<int64_t> n_open{0};
     // Written by the caller while no ticket is out, read by those that hold one.
@@ -170,11 +174,18 @@ struct ThreadPool::State {
         while (!stopping.load(std::memory_order_relaxed)) {
             // Relaxed: work() looks again, and acquires. Nothing but joining follows `stopping`.
             uint32_t n_loops_before = n_loops.load(std::memory_order_relaxed);
-            bool seen = spin(watches ? kWatchNs : 0, [&] {
+            auto has_news = [&] {
                 return has_ticket(tickets.load(std::memory_order_relaxed)) ||
                        stopping.load(std::memory_order_relaxed);
-            });
-            if (!seen && n_loops.load(std::memory_order_relaxed) != n_loops_before) continue;
+            };
+            auto is_in_the_way = [&] {
+                int cpu = current_cpu();
+                return cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed);
+            };
+            bool seen = spin(watches ? kWatchNs : 0, has_news, is_in_the_way);
+            if (!seen && !is_in_the_way() &&
+                n_loops.load(std::memory_order_relaxed) != n_loops_before)
+                continue;
             if (!seen) park();
             work(worker);
         }
@@ -212,7 +223,7 @@ struct ThreadPool::State {
     // is seen, and the next loop is described only after their last look at this one.
     void join() {
         auto ended = [&] { return n_open.load(std::memory_order_acquire) == 0; };
-        if (spin(watches ? kJoinNs : 0, ended)) return;
+        if (spin(watches ? kJoinNs : 0, ended, [] { return false; })) return;
         // As in park(): the caller says that it is parked and then looks at n_open; the worker that
         // brings n_open to 0 does so and then looks at caller_parked.
         std::unique_lock lock(mutex);
@@ -282,6 +293,7 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     int64_t n_tickets = s.loop.cut.n_tickets();
     s.n_open.store(n_tickets, std::memory_order_relaxed);
     s.n_loops.store(s.n_loops.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    s.caller_cpu.store(current_cpu(), std::memory_order_relaxed);
     // Release: `loop` and n_open are seen by whoever gets a ticket. Sequentially consistent, with
     // the look at n_parked that follows: see park().
     s.tickets.store(static_cast<uint64_t>(n_tickets) << 32, std::memory_order_seq_cst);

@@ -49,6 +49,7 @@ TEST(SystemTest, a_pinned_thread_has_one_cpu_and_gets_the_others_back) {
         EXPECT_EQ(physical_cores(), std::vector<int>{before.back()});
         EXPECT_EQ(n_allowed_cpus(), 1);
         EXPECT_EQ(default_n_threads(), 1);
+        EXPECT_EQ(current_cpu(), before.back());
     }
     EXPECT_EQ(physical_cores(), before);
     EXPECT_THROW(ThreadPin(100'000), Error);
