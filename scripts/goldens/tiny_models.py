@@ -22,6 +22,7 @@ import tiny_tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests/golden_data/models"
+N_VOCAB = 512
 N_GREEDY = 16
 LEAST_MARGIN = 0.01
 TEXT = "The river was the town's friend and its enemy: 12 ships in 1455.\n\n    sum += i; Москва, café 🙂"
@@ -198,6 +199,18 @@ def q4_k_m(name):
     return "Q6_K" if more or name == "token_embd.weight" else "Q4_K"
 
 
+def llama3_scaled(vocabulary):
+    scaling = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64,
+               "rope_type": "llama3"}
+    return Spec("llama3-scaled", "llama", 11, vocabulary, 96, 2, 3, 1, 32, 160, True, 1e-5, 500000.0,
+                rope_scaling=scaling, n_long=280)
+
+
+def llama_all_formats(vocabulary):
+    return Spec("llama-all-formats", "llama", 71, vocabulary, 256, 2, 4, 1, 64, 256, False, 1e-5, 500000.0,
+                hf_dtype="F32")
+
+
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -206,14 +219,9 @@ def main():
     for old in MODELS.glob("*"):
         if old.name != "smollm2-135m":
             shutil.rmtree(old)
-    n_vocab = 512
-    llama3, llama2 = tiny_tokenizers.llama3(n_vocab), tiny_tokenizers.llama2(n_vocab)
-    qwen3, qwen2 = tiny_tokenizers.qwen(n_vocab, thinking=True), tiny_tokenizers.qwen(n_vocab, thinking=False)
-    scaling = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64,
-               "rope_type": "llama3"}
-    both_forms(Spec("llama3-scaled", "llama", 11, llama3, 96, 2, 3, 1, 32, 160, True, 1e-5, 500000.0,
-                    rope_scaling=scaling, n_long=280),
-               "BF16", [{"rope_scaling": None}, {"theta": 10000.0}])
+    llama3, llama2 = tiny_tokenizers.llama3(N_VOCAB), tiny_tokenizers.llama2(N_VOCAB)
+    qwen3, qwen2 = tiny_tokenizers.qwen(N_VOCAB, thinking=True), tiny_tokenizers.qwen(N_VOCAB, thinking=False)
+    both_forms(llama3_scaled(llama3), "BF16", [{"rope_scaling": None}, {"theta": 10000.0}])
     both_forms(Spec("llama2-untied", "llama", 21, llama2, 64, 2, 4, 4, 16, 176, False, 1e-5, 10000.0, hf_dtype="F16",
                     n_shards=2, embed_std=0.004),
                "F16", [{"eps": 1e-6}, {"theta": 500000.0}])
@@ -229,9 +237,7 @@ def main():
         {"model.layers.0.mlp.down_proj": {"group_size": 32, "bits": 8},
          "model.layers.1.self_attn.q_proj": {"group_size": 128, "bits": 4},
          "model.layers.1.self_attn.k_proj": False})
-    quantised_gguf(Spec("llama-all-formats", "llama", 71, llama3, 256, 2, 4, 1, 64, 256, False, 1e-5, 500000.0,
-                        hf_dtype="F32"),
-                   "model-mixed.gguf", lambda name: ALL_TYPES[name.removesuffix(".weight")])
+    quantised_gguf(llama_all_formats(llama3), "model-mixed.gguf", lambda name: ALL_TYPES[name.removesuffix(".weight")])
     quantised_gguf(Spec("qwen3-q4_k_m", "qwen3", 81, qwen3, 256, 2, 2, 1, 128, 256, True, 1e-6, 1000000.0,
                         hf_dtype="F32", qk_gain=0.003, embed_std=0.15),
                    "model-q4_k_m.gguf", q4_k_m)

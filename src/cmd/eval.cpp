@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -29,7 +30,6 @@ struct EvalOptions {
     std::string file, save, reference, reference_checkpoint;
     std::string rows = "prompt";
     int64_t max_positions = 0;  // 0: all
-    bool has_reference_checkpoint = false;
     bool force = false, json = false, quiet = false;
     FromVariables from_variables;
 
@@ -57,9 +57,14 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
     line.section("Reference");
     line.text("--reference", "FILE", "compare with the logits that --save-logits wrote",
               options.reference);
-    line.text("--reference-checkpoint", "NAME",
-              "compare with this checkpoint of the same model and a float32 cache, run beside it",
-              options.reference_checkpoint);
+    line.value("--reference-checkpoint", "NAME",
+               "compare with this checkpoint of the same model and a float32 cache, run beside it",
+               [&](Where where, const std::string& text) {
+                   if (text.empty())
+                       throw Error(ErrorKind::kUsage, "{}: expected the name of a checkpoint",
+                                   where);
+                   options.reference_checkpoint = text;
+               });
     line.section("Output");
     line.text("--save-logits", "FILE", "write the logits of every scored position", options.save);
     line.flag("--force", "write over an existing file", options.force);
@@ -69,7 +74,6 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
     add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
-    options.has_reference_checkpoint = line.given("--reference-checkpoint");
     need_model("eval", options.open.model);
     if (options.file.empty()) throw Error(ErrorKind::kUsage, "eval: no text: give -f FILE");
     if (options.open.n_ctx != 0 && options.open.n_ctx < kMinWindow) {
@@ -328,7 +332,7 @@ int evaluate(const EvalOptions& options) {
     std::unique_ptr<Engine> engine = open_engine(options.open, options.quiet), reference;
     EvalWindows windows = read_windows(options, *engine, text);
     if (file) file->check_holds(windows, engine->config().n_vocab);
-    if (options.has_reference_checkpoint) reference = open_reference(options);
+    if (!options.reference_checkpoint.empty()) reference = open_reference(options);
 
     EvalResult result;
     if (file) result.reference = fmt::format("{} ({})", printable(file->path()), file->source());

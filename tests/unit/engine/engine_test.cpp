@@ -105,6 +105,60 @@ TEST(Engine, logits_do_not_depend_on_how_a_prompt_is_cut) {
     EXPECT_TRUE(same_bits(whole, pieces));
 }
 
+TEST(Engine, logits_of_a_part_are_those_of_the_whole) {
+    std::vector<Token> tokens = random_tokens(100, 6);
+    auto engine = Engine::open(tiny());
+    std::vector<float> whole = all_logits(*engine, tokens);
+    const size_t n_vocab = whole.size() / tokens.size();
+    for (int64_t n_without : {0, 1, 33, 99, 100}) {
+        EvaluateOptions options;
+        options.n_without = n_without;
+        Sequence sequence = engine->new_sequence();
+        int64_t next = n_without;
+        engine->evaluate(
+            sequence, tokens,
+            [&](int64_t position, std::span<const float> logits) {
+                EXPECT_EQ(position, next++);
+                EXPECT_EQ(std::memcmp(logits.data(),
+                                      whole.data() + static_cast<size_t>(position) * n_vocab,
+                                      logits.size_bytes()),
+                          0);
+            },
+            options);
+        EXPECT_EQ(next, 100);
+        EXPECT_EQ(sequence.tokens(), tokens);
+    }
+}
+
+TEST(Engine, evaluates_decode_rows_as_it_generates) {
+    auto engine = Engine::open(tiny());
+    std::vector<Token> prompt = random_tokens(1, 7);
+    Sequence kept = engine->new_sequence(), sequence = engine->new_sequence();
+    std::vector<Token> drawn = engine->generate(kept, greedy(prompt, 30)).tokens;
+    ASSERT_EQ(drawn.size(), 30u);
+    std::vector<Token> tokens = prompt;
+    tokens.insert(tokens.end(), drawn.begin(), drawn.end() - 1);
+    EvaluateOptions options;
+    options.row_class = RowClass::kDecode;
+    int n_asked = 0;
+    options.cancelled = [&] { return ++n_asked > 30; };
+    std::vector<Token> best;
+    EXPECT_TRUE(engine->evaluate(
+        sequence, tokens,
+        [&](int64_t, std::span<const float> logits) {
+            best.push_back(static_cast<Token>(std::max_element(logits.begin(), logits.end()) -
+                                              logits.begin()));
+        },
+        options));
+    EXPECT_EQ(best, drawn);
+    EXPECT_EQ(n_asked, 30) << "a step for each token";
+    sequence.clear();
+    n_asked = 25;
+    EXPECT_FALSE(engine->evaluate(
+        sequence, tokens, [](int64_t, std::span<const float>) {}, options));
+    EXPECT_EQ(sequence.tokens().size(), 5u);
+}
+
 TEST(Engine, a_shared_prefix_is_not_computed_again_and_changes_nothing) {
     auto engine = Engine::open(tiny());
     std::vector<Token> first = random_tokens(300, 4), second = first;  // more than one prompt step
