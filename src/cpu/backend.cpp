@@ -14,6 +14,7 @@
 #include "cpu/isa.h"
 #include "cpu/kernels_of_isa.h"
 #include "model/step.h"
+#include "ref/host_kv.h"
 
 namespace ridge {
 namespace {
@@ -66,8 +67,9 @@ class CpuBackend : public Backend {
         KvCache cache;
         cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
         cache.n_slots = n_slots, cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        check_kv_types(config, k_dtype, v_dtype);
         auto bytes = [&](DType dtype) {
-            return static_cast<size_t>(n_slots * config.d_kv() * dtype_bytes(dtype));
+            return host_kv_bytes(n_slots, config.n_kv_heads, config.d_head, dtype);
         };
         for (int i = 0; i < config.n_layers; i++) {
             cache.k.push_back(alloc(bytes(k_dtype)));

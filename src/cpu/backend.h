@@ -10,7 +10,7 @@ namespace ridge {
 
 struct CpuOptions {
     ThreadPoolOptions threads{1};
-    std::string isa;  // cap on the instruction set: "avx2"; empty: the best that the machine has
+    std::string isa{};  // cap on the instruction set: "avx2"; empty: the best that the machine has
 };
 
 // The CPU: steps run on a pool of threads when they are submitted. Weights stay where the file maps

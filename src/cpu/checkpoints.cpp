@@ -1,8 +1,9 @@
 #include "cpu/checkpoints.h"
 
-#include "cpu/group_matmul.h"
 #include "cpu/interleaved.h"
+#include "cpu/matmul.h"
 #include "cpu/plain.h"
+#include "cpu/row_ops.h"
 #include "ref/ref.h"
 
 namespace ridge {
@@ -23,6 +24,17 @@ constexpr Checkpoint kCheckpoints[] = {
          t.matmul_layout = &cpu::interleaved_layout();
          t.ops.matmul.set("matvec", cpu::matmul_groups);
      }},
+    {"rms_norm", "norms and residuals in vectors, one row on the thread that has it",
+     [](Tables& t, const Caps&) {
+         t.ops.rms_norm.set("rms_norm", cpu::rms_norm);
+         t.ops.add.set("rms_norm", cpu::add);
+     }},
+    {"rope", "sines and cosines in vectors of float64, shared by the heads of a row",
+     [](Tables& t, const Caps&) { t.ops.rope.set("rope", cpu::rope); }},
+    {"swiglu", "exponentials in vectors",
+     [](Tables& t, const Caps&) { t.ops.swiglu.set("swiglu", cpu::swiglu); }},
+    {"gemm", "prompt rows by panels of weights, unpacked once for all of them",
+     [](Tables& t, const Caps&) { t.ops.matmul.set("gemm", cpu::matmul_by_class); }},
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "cpu/row_kernels.h"
+
 namespace ridge::cpu {
 
 // The functions that are written once for each instruction set: what the drivers in cpu/*.cpp call
@@ -30,6 +32,9 @@ struct Activations {
     const float* scaled_half_sums;  // the same of blocks of 16
     const int32_t* negated_half_sums;
     int64_t block_stride;  // from row to row of each of these five
+    // bf16, what prompts on float weights read where the machine multiplies them
+    const uint16_t* halves;  // [n_rows, half_stride]
+    int64_t half_stride;
 };
 // The same, to be written: one row.
 struct QuantisedRow {
@@ -50,10 +55,49 @@ struct PackedShape {
 using GroupKernel = void (*)(const uint8_t* group, const PackedShape& shape, const Activations& x,
                              int64_t first_row, int n_rows, float* tile);
 
+// What a kernel rounds its operands to before it multiplies them.
+enum class Operands : uint8_t {
+    kF32,   // neither is rounded
+    kInt8,  // activations to int8 blocks; the weights' codes are multiplied as they are
+    kBF16,  // activations to bf16; weights too, where they are not
+};
+
+// Prompts: a slice along k of two groups (a panel of 32 weight rows), unpacked to what the unit
+// multiplies, is held in the first cache and multiplied with all rows of the input.
+constexpr int kPanelGroups = 2;
+constexpr int kPanelRows = kPanelGroups * kGroupRows;
+struct Panel {
+    // Of each group, for the slice:
+    //   kInt8  codes [k / 4][16][4], as the format's kernels multiply them; kF32 [k][16] f32;
+    //   kBF16  [k / 2][16][2]
+    const uint8_t* codes[kPanelGroups];
+    const float* scales[kPanelGroups];  // kInt8: [blocks, or half blocks][16]
+    const float* mins[kPanelGroups];    // the same, where the format has them
+};
+// Writes the slice of n_blocks blocks of 32 from first_block on; a multiple of the super-block's,
+// from one of its starts on. codes, scales and mins are one group's of a Panel, 64-byte aligned.
+using UnpackKernel = void (*)(const uint8_t* group, const PackedShape& shape, int64_t first_block,
+                              int64_t n_blocks, uint8_t* codes, float* scales, float* mins);
+// sums[i, j] += sum over the slice of x[i, k] * w[j, k] for all n_rows rows and the panel's 32 j.
+// sums [n_rows, 32] f32. Each sum runs over k in order, whatever n_rows is.
+using PanelKernel = void (*)(const Panel& panel, const Activations& x, int64_t first_block,
+                             int64_t n_blocks, int64_t n_rows, float* sums);
+struct GemmKernel {
+    Operands operands;
+    int slice_blocks;      // blocks of 32 along k in a slice: a multiple of 8
+    int scales_per_block;  // kInt8: 1, or 2 where half blocks have their own
+    UnpackKernel unpack;   // null: the packed group is already what `multiply` reads
+    PanelKernel multiply;
+};
+
 struct Kernels {
     // x [n] to int8 blocks, zeros behind it up to n_padded
     void (*quantise_row)(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out);
+    RowKernels rows;
     GroupKernel group[kNumWeightFormats];
+    GemmKernel gemm[kNumWeightFormats];
+    // out[i] = x[i] rounded to bf16, to nearest even, zeros from n up to n_padded
+    void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, uint16_t* out);
 };
 
 // Each puts the functions of its instruction set in place of those that are there: one translation
@@ -61,6 +105,7 @@ struct Kernels {
 void add_scalar_kernels(Kernels& kernels);
 void add_avx2_kernels(Kernels& kernels);
 void add_avx512_kernels(Kernels& kernels);
+void add_avx512_bf16_kernels(Kernels& kernels);
 void add_neon_kernels(Kernels& kernels);
 
 }  // namespace ridge::cpu

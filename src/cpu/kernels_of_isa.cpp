@@ -1,5 +1,7 @@
 #include "cpu/kernels_of_isa.h"
 
+#include "base/cpu_features.h"
+
 namespace ridge::cpu {
 
 Kernels kernels_of_isa(Isa isa) {
@@ -7,7 +9,10 @@ Kernels kernels_of_isa(Isa isa) {
     add_scalar_kernels(kernels);
 #if defined(__x86_64__)
     if (isa == Isa::kAvx2 || isa == Isa::kAvx512 || isa == Isa::kAmx) add_avx2_kernels(kernels);
-    if (isa == Isa::kAvx512 || isa == Isa::kAmx) add_avx512_kernels(kernels);
+    if (isa == Isa::kAvx512 || isa == Isa::kAmx) {
+        add_avx512_kernels(kernels);
+        if (cpu_features().avx512_bf16) add_avx512_bf16_kernels(kernels);
+    }
 #elif defined(__aarch64__)
     if (isa == Isa::kNeon) add_neon_kernels(kernels);
 #endif

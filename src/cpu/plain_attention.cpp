@@ -51,14 +51,14 @@ void attend(HeadGroup g, const KvView& view, const KvLayer& kv, int64_t kv_head,
     for (int64_t first = 0; first < n_positions; first += kBlock) {
         int n = static_cast<int>(std::min<int64_t>(kBlock, n_positions - first));
         for (int p = 0; p < n; p++) {
-            load_floats(host_k(kv, view.slot(first + p), kv_head), kv.k_dtype, g.d_head, row);
+            load_row(host_k(kv, view.slot(first + p), kv_head), row);
             for (int64_t h = 0; h < g.n_heads; h++) {
                 g.weight[h * kBlock + p] = dot(g.q + h * g.d_head, row, g.d_head) * scale;
             }
         }
         rescale(g, n);
         for (int p = 0; p < n; p++) {
-            load_floats(host_v(kv, view.slot(first + p), kv_head), kv.v_dtype, g.d_head, row);
+            load_row(host_v(kv, view.slot(first + p), kv_head), row);
             for (int64_t h = 0; h < g.n_heads; h++) {
                 float weight = g.weight[h * kBlock + p];
                 float* out = g.out + h * g.d_head;
@@ -83,16 +83,15 @@ const KvView& view_of(const Batch& batch, int64_t row) {
 }  // namespace
 
 // kv_append: cache[slot[i]] = k[i], v[i]; slot -1 is skipped
-//   k, v [n_rows, n_kv_heads, d_head] f32; cache [n_slots, n_kv_heads, d_head] f32, f16 or bf16:
-//   one rounding.
+//   k, v [n_rows, n_kv_heads, d_head] f32; cache as ref/host_kv.h lays it out: one rounding.
 void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
     if (s.planning) return;
     for (int64_t i = 0; i < k.rows.n_rows; i++) {
         int64_t slot = s.batch.slots[static_cast<size_t>(i)];
         if (slot < 0) continue;
         for (int64_t h = 0; h < k.n_heads; h++) {
-            store_floats(k.head<float>(i, h), kv.d_head, kv.k_dtype, host_k(kv, slot, h));
-            store_floats(v.head<float>(i, h), kv.d_head, kv.v_dtype, host_v(kv, slot, h));
+            store_row(k.head<float>(i, h), host_k(kv, slot, h));
+            store_row(v.head<float>(i, h), host_v(kv, slot, h));
         }
     }
 }

@@ -58,7 +58,13 @@ void head(Step& s, const Weights& w, Rows x, Rows logits) {
         s.ops.rms_norm(s, x.slice(wanted[begin], n), w.output_norm, s.config.norm_eps,
                        h.slice(static_cast<int64_t>(begin), n));
     }
+    // Logits are decode rows, whatever row they are of: how many of a prompt's rows want them does
+    // not change their arithmetic.
+    const SequenceSpan span{0, static_cast<int32_t>(wanted.size()), RowClass::kDecode, {}};
+    const std::span<const SequenceSpan> of_batch = s.spans;
+    s.spans = {&span, 1};
     s.ops.matmul(s, h, w.head, logits);
+    s.spans = of_batch;
 }
 
 void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {

@@ -28,6 +28,7 @@ class Scratch {
   private:
     friend class LayerScope;
     friend class StageScope;
+    friend class ScratchScope;
 
     const Buffer* buffer_ = nullptr;  // null while planning
     size_t used_[kRegions] = {}, peak_[kRegions] = {}, base_[kRegions] = {};
@@ -61,6 +62,21 @@ class StageScope {
     Scratch& memory_;
 };
 
+// What is taken in a part of an op is free again behind it: for backends that have done what was
+// asked when a call returns.
+class ScratchScope {
+  public:
+    explicit ScratchScope(Scratch& memory)
+        : memory_(memory), region_(memory.region_), used_(memory.used_[region_]) {}
+    ~ScratchScope() { memory_.used_[region_] = used_; }
+    ScratchScope(const ScratchScope&) = delete;
+
+  private:
+    Scratch& memory_;
+    int region_;
+    size_t used_;
+};
+
 // What a node may use while a step runs.
 struct Step {
     const Tables& tables;
@@ -72,6 +88,9 @@ struct Step {
     Scratch& memory;
     ThreadPool& pool;
     bool planning = false;  // a dry run: take scratch, compute nothing
+    // The classes of the rows that ops are given: the batch's own, in the head those of the rows
+    // that want logits. They cover all rows, in order.
+    std::span<const SequenceSpan> spans = batch.spans;
 
     Rows scratch(int64_t n_rows, int64_t n_cols, DType dtype = DType::kF32) {
         return memory.take(n_rows, n_cols, dtype);

@@ -1,12 +1,17 @@
+#include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 #include "cpu/isa/row_kernels.h"
+#include "cpu/isa/step_kernels.h"
 #include "cpu/isa/vector_avx512.h"
 
 namespace ridge::cpu {
 
 void add_avx512_kernels(Kernels& kernels) {
     kernels.quantise_row = quantise_row;
+    fill_row_kernels(kernels.rows);
+    kernels.bf16_row = bf16_row;
     fill_group_kernels<Avx512>(kernels.group);
+    fill_gemm_kernels<Avx512>(kernels.gemm);
 }
 
 }  // namespace ridge::cpu

@@ -62,5 +62,16 @@ void quantise_row(const float* x, int64_t n, int64_t n_padded, const QuantisedRo
     }
 }
 
+// bf16_row: x [n] f32 to out [n_padded] bf16, to nearest even, zeros behind; a NaN stays one.
+void bf16_row(const float* __restrict x, int64_t n, int64_t n_padded, uint16_t* __restrict out) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = float_bits(x[i]);
+        const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        out[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
+    }
+    for (int64_t i = n; i < n_padded; i++) out[i] = 0;
+}
+
 }  // namespace
 }  // namespace ridge::cpu

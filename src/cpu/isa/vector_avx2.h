@@ -16,12 +16,17 @@ struct Avx2 {
     static constexpr int kRows = 8, kMaxRows = 4;
     static constexpr bool kUnsignedWide = false;
     static constexpr int kPrefetchBytes = 4096;
+    // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
+    static constexpr int kGemmRegs = 1, kGemmTile = 4, kGemmFloatRegs = 2, kGemmFloatTile = 6;
     using Int = __m256i;
     using Float = __m256;
 
     static void prefetch(const uint8_t* p) { _mm_prefetch(p, _MM_HINT_T0); }
     static Int load(const uint8_t* p) {
         return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    }
+    static void store_bytes(uint8_t* p, Int v) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
     }
     static Int zero() { return _mm256_setzero_si256(); }
     static Int and_bytes(Int v, int mask) {
@@ -68,6 +73,7 @@ struct Avx2 {
         return times < 0 ? _mm256_sub_epi32(zero(), product) : product;
     }
 
+    static Float load_floats(const float* p) { return _mm256_loadu_ps(p); }
     static Float zero_float() { return _mm256_setzero_ps(); }
     static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
     static Float broadcast(const float* x) { return _mm256_set1_ps(*x); }

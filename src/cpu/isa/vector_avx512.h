@@ -13,11 +13,14 @@ struct Avx512 {
     static constexpr int kRows = 16, kMaxRows = 8;
     static constexpr bool kUnsignedWide = true;
     static constexpr int kPrefetchBytes = 4096;
+    // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
+    static constexpr int kGemmRegs = 2, kGemmTile = 6, kGemmFloatRegs = 2, kGemmFloatTile = 12;
     using Int = __m512i;
     using Float = __m512;
 
     static void prefetch(const uint8_t* p) { _mm_prefetch(p, _MM_HINT_T0); }
     static Int load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+    static void store_bytes(uint8_t* p, Int v) { _mm512_storeu_si512(p, v); }
     static Int zero() { return _mm512_setzero_si512(); }
     static Int and_bytes(Int v, int mask) {
         return _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(mask)));
@@ -56,6 +59,7 @@ struct Avx512 {
         return times < 0 ? _mm512_sub_epi32(zero(), product) : product;
     }
 
+    static Float load_floats(const float* p) { return _mm512_loadu_ps(p); }
     static Float zero_float() { return _mm512_setzero_ps(); }
     static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
     static Float broadcast(const float* x) { return _mm512_set1_ps(*x); }

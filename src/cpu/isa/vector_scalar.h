@@ -12,6 +12,7 @@ struct Scalar {
     static constexpr int kRows = 4, kMaxRows = 2;
     static constexpr bool kUnsignedWide = true;
     static constexpr int kPrefetchBytes = 2048;
+    static constexpr int kGemmRegs = 1, kGemmTile = 2, kGemmFloatRegs = 2, kGemmFloatTile = 2;
     struct Int {
         uint32_t lane[kRows];
     };
@@ -25,6 +26,7 @@ struct Scalar {
         memcpy(&v, p, sizeof v);
         return v;
     }
+    static void store_bytes(uint8_t* p, Int v) { memcpy(p, &v, sizeof v); }
     static Int zero() { return {}; }
     static Int and_bytes(Int v, int mask) {
         return each(v, [=](uint32_t x) { return x & (static_cast<uint32_t>(mask) * 0x01010101u); });
@@ -70,6 +72,11 @@ struct Scalar {
         return v;
     }
 
+    static Float load_floats(const float* p) {
+        Float f;
+        memcpy(&f, p, sizeof f);
+        return f;
+    }
     static Float zero_float() { return {}; }
     static Float to_float(Int v) {
         Float f;

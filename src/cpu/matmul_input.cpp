@@ -1,0 +1,115 @@
+#include "cpu/matmul_input.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace ridge::cpu {
+namespace {
+
+constexpr int64_t kQuantiseGrain = 2048;  // elements that a thread rounds at a time
+
+// Rows of bf16 lie an odd number of cache lines apart: sixteen rows of a tile at a distance of a
+// power of two would fight for the same places of the first cache.
+constexpr int64_t kHalfPadding = 32;
+
+}  // namespace
+
+const Kernels& kernels_of(const Step& s) {
+    CHECK(s.tables.kernels != nullptr);
+    return *static_cast<const Kernels*>(s.tables.kernels);
+}
+
+MatmulInput::MatmulInput(Step& s, int64_t n_rows, int64_t d_in)
+    : s_(s),
+      kernels_(kernels_of(s)),
+      n_rows_(n_rows),
+      d_in_(d_in),
+      n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock) {}
+
+void MatmulInput::want(Operands operands) {
+    const int64_t n_blocks = n_padded_ / kBlock;
+    switch (operands) {
+        case Operands::kF32:
+            if (!wants_values_ && d_in_ % kBlock != 0) values_ = s_.scratch(n_rows_, n_padded_);
+            wants_values_ = true;
+            break;
+        case Operands::kInt8:
+            if (codes_.n_rows > 0) break;
+            codes_ = s_.scratch(n_rows_, n_padded_ / 4);
+            blocks_ = s_.scratch(n_rows_, 8 * n_blocks);
+            break;
+        case Operands::kBF16:
+            if (halves_.n_rows > 0) break;
+            halves_ = s_.scratch(n_rows_, n_padded_ + kHalfPadding, DType::kBF16);
+            break;
+    }
+}
+
+void MatmulInput::set(Rows x) {
+    CHECK(x.n_rows == n_rows_ && x.n_cols == d_in_);
+    if (wants_values_) set_values(x);
+    if (codes_.n_rows > 0) quantise(x);
+    if (halves_.n_rows > 0) round(x);
+}
+
+void MatmulInput::set_values(Rows x) {
+    const bool whole = d_in_ % kBlock == 0;
+    for (int64_t i = 0; i < n_rows_ && !whole; i++) {
+        float* row = values_.row<float>(i);
+        memcpy(row, x.row<float>(i), static_cast<size_t>(d_in_) * sizeof(float));
+        std::fill(row + d_in_, row + n_padded_, 0.0f);
+    }
+    x_.values = whole ? x.row<float>(0) : values_.row<float>(0);
+    x_.value_stride = whole ? x.stride : values_.stride;
+}
+
+// One row of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
+// blocks.
+QuantisedRow MatmulInput::quantised_row(int64_t row) const {
+    const int64_t n = n_padded_ / kBlock;
+    float* at = blocks_.row<float>(row);
+    QuantisedRow out{};
+    out.codes = reinterpret_cast<int8_t*>(codes_.row<float>(row));
+    out.scales = at, out.scaled_sums = at + n;
+    out.negated_sums = reinterpret_cast<int32_t*>(at + 2 * n);
+    out.scaled_half_sums = at + 4 * n;
+    out.negated_half_sums = reinterpret_cast<int32_t*>(at + 6 * n);
+    return out;
+}
+
+void MatmulInput::quantise(Rows x) {
+    // Pieces of a row are rows of their own to quantise_row: blocks know nothing of each other.
+    const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
+    s_.pool.parallel_for(n_rows_ * n_pieces, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = i % n_pieces * kQuantiseGrain, block = first / kBlock;
+            const int64_t n_padded = std::min(kQuantiseGrain, n_padded_ - first);
+            const int64_t n = std::clamp<int64_t>(d_in_ - first, 0, n_padded);
+            QuantisedRow out = quantised_row(i / n_pieces);
+            out.codes += first;
+            out.scales += block, out.scaled_sums += block, out.negated_sums += block;
+            out.scaled_half_sums += 2 * block, out.negated_half_sums += 2 * block;
+            kernels_.quantise_row(x.row<float>(i / n_pieces) + first, n, n_padded, out);
+        }
+    });
+    const QuantisedRow row = quantised_row(0);
+    x_.codes = row.codes;
+    x_.code_stride = codes_.stride * 4;
+    x_.scales = row.scales, x_.scaled_sums = row.scaled_sums, x_.negated_sums = row.negated_sums;
+    x_.scaled_half_sums = row.scaled_half_sums, x_.negated_half_sums = row.negated_half_sums;
+    x_.block_stride = blocks_.stride;
+}
+
+void MatmulInput::round(Rows x) {
+    s_.pool.parallel_for(n_rows_, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) {
+            kernels_.bf16_row(x.row<float>(i), d_in_, n_padded_, halves_.row<uint16_t>(i));
+        }
+    });
+    x_.halves = halves_.row<uint16_t>(0);
+    x_.half_stride = halves_.stride;
+}
+
+}  // namespace ridge::cpu
