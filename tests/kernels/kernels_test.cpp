@@ -5,17 +5,26 @@
 
 #include "cases/case_run.h"
 #include "cpu/checkpoints.h"
+#include "cpu/isa.h"
+#include "cpu/kernels_of_isa.h"
 #include "ref/ref.h"
 #include "support/seed.h"
 
 namespace ridge {
 namespace {
 
-// The tables at one checkpoint of the CPU.
+// The tables at one checkpoint of the CPU, and on one instruction set.
 struct CheckpointTables {
     std::string name;
     Tables tables;
 };
+
+const cpu::Kernels* kernels_of(Isa isa) {
+    static std::map<Isa, cpu::Kernels> all;
+    const auto found = all.find(isa);
+    if (found != all.end()) return &found->second;
+    return &all.emplace(isa, cpu::kernels_of_isa(isa)).first->second;
+}
 
 size_t n_entries(const Tables& tables, Op op) {
     const Ops& ops = tables.ops;
@@ -42,16 +51,25 @@ size_t n_entries(const Tables& tables, Op op) {
     return 0;
 }
 
-// The checkpoints that change what runs for `op`, but for the reference itself where others do.
+// The checkpoints that change what runs for `op`, but for the reference itself where others do;
+// those that use kernels of an instruction set on each that the machine has.
 std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
     std::vector<CheckpointTables> result;
     size_t n_before = 0;
     for (const Checkpoint& checkpoint : cpu_checkpoints()) {
-        Tables tables = resolve_tables(cpu_checkpoints(), checkpoint.name, {n_threads});
-        const size_t n = n_entries(tables, op);
-        if (n == n_before) continue;
+        size_t n = n_before;
+        for (Isa isa : available_isas()) {
+            const Caps caps{n_threads, kernels_of(isa), isa_name(isa)};
+            Tables tables = resolve_tables(cpu_checkpoints(), checkpoint.name, caps);
+            n = n_entries(tables, op);
+            if (n == n_before) break;
+            const bool any_isa = tables.kernels == nullptr;
+            result.push_back({any_isa ? std::string(checkpoint.name)
+                                      : fmt::format("{} on {}", checkpoint.name, isa_name(isa)),
+                              std::move(tables)});
+            if (any_isa) break;
+        }
         n_before = n;
-        result.push_back({std::string(checkpoint.name), std::move(tables)});
     }
     if (result.size() > 1) result.erase(result.begin());
     return result;
