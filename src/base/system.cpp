@@ -215,10 +215,6 @@ std::string cpu_name() {
     return "unknown CPU";
 }
 
-int n_cpus() {
-    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 std::string os_name() {
     utsname name = {};
     if (uname(&name) != 0) return "unknown system";

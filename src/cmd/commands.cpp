@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"template", "show the exact prompt that a chat template makes", template_command},
     {"eval", "measure how well a model predicts a text", eval_command},
     {"inspect", "show what is in a model file", inspect_command},
+    {"bench", "time prompts and generation", bench_command},
     {"synth", "write a model of real shape with random weights", synth_command},
     {"version", "show the version and what the machine has", version_command},
 };

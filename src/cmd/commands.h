@@ -12,6 +12,7 @@ int tokenize_command(const std::vector<std::string>& arguments);
 int template_command(const std::vector<std::string>& arguments);
 int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
+int bench_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);
 

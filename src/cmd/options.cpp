@@ -91,13 +91,17 @@ void add_model_options(CommandLine& line, OpenOptions& open, std::string_view co
                [&open](Where where, const std::string& text) {
                    open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
                });
-    line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
-              open.pin);
     add_cache_type_options(line, open);
-    line.text("--device", "NAME", "device that runs the model (default: cpu)", open.device);
+    add_device_options(line, open);
     line.text("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",
               open.checkpoint);
     line.text("--pre", "NAME", "pre-tokenizer, in place of the one that the file names", open.pre);
+}
+
+void add_device_options(CommandLine& line, OpenOptions& open) {
+    line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
+              open.pin);
+    line.text("--device", "NAME", "device that runs the model (default: cpu)", open.device);
 }
 
 void add_cache_type_options(CommandLine& line, OpenOptions& open) {

@@ -18,6 +18,8 @@ void add_model_options(
     std::string_view context_help = "positions of context; 0 (default): the model's, at most 8192");
 // -m alone, with what is said of it: for commands that do not run the model.
 void add_model_option(CommandLine& line, std::string& model);
+// --device, and how it works: --pin.
+void add_device_options(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.
 void add_cache_type_options(CommandLine& line, OpenOptions& open);
 // Error(kUsage) where -m was not given.

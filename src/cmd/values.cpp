@@ -71,6 +71,74 @@ std::string parse_choice(std::string_view where, std::string_view text,
     fail(where, text, "one of " + listed);
 }
 
+namespace {
+
+// "first", "first-last", "first-last+step" or "first-last*factor".
+struct Range {
+    int64_t first = 0, last = 0, step = 1, factor = 1;
+
+    bool advance(int64_t& value) const {  // never beyond last
+        if (factor == 1 ? value > last - step : value > last / factor) return false;
+        value = value * factor + (factor == 1 ? step : 0);
+        return true;
+    }
+};
+
+std::optional<Range> read_range(std::string_view text) {
+    Range range;
+    size_t dash = text.find('-'), change = text.find_first_of("+*");
+    std::optional<int64_t> first = read<int64_t>(text.substr(0, std::min(dash, change)));
+    if (!first) return std::nullopt;
+    range.first = range.last = *first;
+    if (dash == std::string_view::npos) return change == dash ? std::optional(range) : std::nullopt;
+    if (change < dash) return std::nullopt;
+    std::optional<int64_t> last = read<int64_t>(text.substr(dash + 1, change - dash - 1));
+    if (!last || *last < *first) return std::nullopt;
+    range.last = *last;
+    if (change == std::string_view::npos) return range;
+    std::optional<int64_t> by = read<int64_t>(text.substr(change + 1));
+    bool multiply = text[change] == '*';
+    if (!by || *by < (multiply ? 2 : 1) || (multiply && *first < 1)) return std::nullopt;
+    (multiply ? range.factor : range.step) = *by;
+    return range;
+}
+
+}  // namespace
+
+std::vector<int64_t> parse_integers(std::string_view where, std::string_view text, int64_t min,
+                                    int64_t max) {
+    std::vector<int64_t> values;
+    for (std::string_view rest = text;;) {
+        std::string_view one = rest.substr(0, rest.find(','));
+        std::optional<Range> range = read_range(one);
+        if (!range || range->first < min || range->last > max) {
+            fail(where, one,
+                 fmt::format("whole numbers from {} to {} with commas between, or ranges as in "
+                             "128-512+128 or 128-1024*2",
+                             min, max));
+        }
+        int64_t value = range->first;
+        do {
+            if (values.size() == kMaxListValues)
+                fail(where, text, fmt::format("at most {} numbers", kMaxListValues));
+            values.push_back(value);
+        } while (range->advance(value));
+        if (one.size() == rest.size()) return values;
+        rest.remove_prefix(one.size() + 1);
+    }
+}
+
+std::vector<std::string> parse_words(std::string_view where, std::string_view text) {
+    std::vector<std::string> words;
+    for (std::string_view rest = text;;) {
+        std::string_view one = rest.substr(0, rest.find(','));
+        if (one.empty()) fail(where, text, "words with commas between");
+        words.emplace_back(one);
+        if (one.size() == rest.size()) return words;
+        rest.remove_prefix(one.size() + 1);
+    }
+}
+
 std::vector<Token> parse_ids(std::string_view where, std::string_view text) {
     auto trim = [&] {
         while (!text.empty() && is_separator(text.front())) text.remove_prefix(1);

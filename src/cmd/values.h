@@ -24,6 +24,15 @@ std::optional<uint64_t> parse_seed_or_none(std::string_view where, std::string_v
 std::string parse_choice(std::string_view where, std::string_view text,
                          const std::vector<std::string>& choices);
 
+// "8", "1,2,8", and ranges: "1-4" is 1,2,3,4; "128-512+128" is 128,256,384,512; "128-1024*2" is
+// 128,256,512,1024. Each number from `min` to `max`; at most kMaxListValues of them.
+constexpr size_t kMaxListValues = 1000;
+std::vector<int64_t> parse_integers(std::string_view where, std::string_view text, int64_t min,
+                                    int64_t max);
+
+// Words with commas between; none may be empty.
+std::vector<std::string> parse_words(std::string_view where, std::string_view text);
+
 // "1,2,3", "1 2 3" or "[1, 2, 3]"; empty text gives no ids.
 std::vector<Token> parse_ids(std::string_view where, std::string_view text);
 

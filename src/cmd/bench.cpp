@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "base/timer.h"
+#include "cmd/bench_report.h"
+#include "cmd/command_line.h"
+#include "cmd/commands.h"
+#include "cmd/options.h"
+#include "cmd/output.h"
+#include "cmd/values.h"
+#include "engine/bench_session.h"
+#include "engine/model_source.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace ridge {
+namespace {
+
+constexpr int64_t kMaxTokens = int64_t{1} << 24;  // of a prompt, a generation, or a depth
+constexpr int64_t kMaxParallel = 256;
+
+// Lists hold what was asked; an empty one stands for its default.
+struct BenchOptions {
+    OpenOptions open;
+    std::vector<std::string> models, checkpoints, types_k, types_v;
+    std::vector<int64_t> n_prompt, n_gen, n_depth, n_parallel, n_ubatch, n_threads;
+    std::vector<std::pair<int64_t, int64_t>> n_prompt_gen;
+    int64_t n_repetitions = 5;
+    bool no_warmup = false, quiet = false;
+    BenchFormat format = BenchFormat::kMarkdown;
+    FromVariables from_variables;
+};
+
+template <class T>
+void append(std::vector<T>& list, const std::vector<T>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+}
+
+template <class T>
+void set_default(std::vector<T>& list, T value) {
+    if (list.empty()) list.push_back(std::move(value));
+}
+
+void add_list(CommandLine& line, std::string_view names, std::string help,
+              std::vector<int64_t>& list, int64_t min, int64_t max) {
+    line.value(names, "LIST", std::move(help),
+               [&list, min, max](Where where, const std::string& text) {
+                   append(list, parse_integers(where, text, min, max));
+               });
+}
+
+std::vector<std::string> parse_cache_types(Where where, const std::string& text) {
+    std::vector<std::string> types = parse_words(where, text);
+    for (const std::string& type : types) read_cache_type(where, type);
+    return types;
+}
+
+BenchFormat parse_format(Where where, const std::string& text) {
+    std::string name = parse_choice(where, text, {"md", "csv", "json", "jsonl"});
+    if (name == "md") return BenchFormat::kMarkdown;
+    if (name == "csv") return BenchFormat::kCsv;
+    return name == "json" ? BenchFormat::kJson : BenchFormat::kJsonLines;
+}
+
+void declare_tests(CommandLine& line, BenchOptions& options) {
+    line.section("Tests (LIST: numbers and ranges, as in 128,512 or 128-512+128 or 128-1024*2)");
+    add_list(line, "-p,--n-prompt", "tokens of a prompt; 0: none (default: 512)", options.n_prompt,
+             0, kMaxTokens);
+    add_list(line, "-n,--n-gen", "tokens to generate; 0: none (default: 128)", options.n_gen, 0,
+             kMaxTokens);
+    line.value("-pg,--n-prompt-gen", "P,N", "a prompt and a generation as one test; repeatable",
+               [&](Where where, const std::string& text) {
+                   std::vector<int64_t> pair = parse_integers(where, text, 1, kMaxTokens);
+                   if (pair.size() != 2) {
+                       throw Error(ErrorKind::kUsage, "{} \"{}\": expected two numbers, as 512,128",
+                                   where, printable(text, 80));
+                   }
+                   options.n_prompt_gen.emplace_back(pair[0], pair[1]);
+               });
+    add_list(line, "-d,--n-depth", "positions that the cache holds before (default: 0)",
+             options.n_depth, 0, kMaxTokens);
+    add_list(line, "-B,--n-parallel", "sequences that generate in one step (default: 1)",
+             options.n_parallel, 1, kMaxParallel);
+    line.value("-r,--repetitions", "N", "samples of each test (default: 5)",
+               [&](Where where, const std::string& text) {
+                   options.n_repetitions = parse_integer(where, text, 1, 1000);
+               });
+    line.flag("--no-warmup", "do not run each test once before it is timed", options.no_warmup);
+}
+
+bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
+    CommandLine line("bench", "Times prompts and generation, and tells how near memory's limit is.",
+                     "ridge bench -m model.gguf -p 512 -n 128 -d 0,2048 -B 1,8 -o json");
+    line.section("Models");
+    line.value("-m,--model", "MODEL",
+               "a GGUF file, a folder with safetensors, or synth:NAME:FORMAT; repeatable",
+               [&](Where, const std::string& text) { options.models.push_back(text); });
+    add_list(line, "-t,--threads",
+             "threads (default: the physical cores that this process may use)", options.n_threads,
+             1, 1024);
+    for (auto [names, list, what] :
+         {std::tuple("-ctk,--cache-type-k", &options.types_k, "keys"),
+          std::tuple("-ctv,--cache-type-v", &options.types_v, "values")}) {
+        line.value(names, "TYPES", fmt::format("types of cached {} (default: f16)", what),
+                   [list = list](Where where, const std::string& text) {
+                       append(*list, parse_cache_types(where, text));
+                   });
+    }
+    line.value("--checkpoint", "NAMES",
+               "entries of the device's list of kernels to stop at; all: each (default: the last)",
+               [&](Where where, const std::string& text) {
+                   append(options.checkpoints, parse_words(where, text));
+               });
+    add_list(line, "-ub,--ubatch-size",
+             fmt::format("tokens of a prompt's step (default: {})", kBenchStepRows),
+             options.n_ubatch, 1, 65536);
+    add_device_options(line, options.open);
+    declare_tests(line, options);
+    line.section("Output");
+    line.value(
+        "-o,--output,--output-format", "FORMAT", "md (default), csv, json or jsonl",
+        [&](Where where, const std::string& text) { options.format = parse_format(where, text); });
+    line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
+    if (!line.parse(arguments)) return false;
+    options.from_variables = line.from_variables();
+    need_model("bench", options.models.empty() ? "" : options.models.front());
+    return true;
+}
+
+std::vector<BenchTest> tests_of(const BenchOptions& options) {
+    std::vector<BenchTest> tests;
+    for (int64_t n_depth : options.n_depth) {
+        for (int64_t n : options.n_prompt) {
+            if (n > 0) tests.push_back({n, 0, n_depth, 1});
+        }
+        for (int64_t n_parallel : options.n_parallel) {
+            for (int64_t n : options.n_gen) {
+                if (n > 0) tests.push_back({0, n, n_depth, static_cast<int>(n_parallel)});
+            }
+        }
+        for (auto [n_prompt, n_gen] : options.n_prompt_gen)
+            tests.push_back({n_prompt, n_gen, n_depth, 1});
+    }
+    if (tests.empty()) {
+        throw Error(ErrorKind::kUsage,
+                    "bench: nothing to time: give -p or -n of more than 0, or -pg");
+    }
+    return tests;
+}
+
+// One way to open one model.
+struct Opening {
+    OpenOptions open;
+    int n_ubatch;
+};
+
+std::vector<Opening> openings_of(const BenchOptions& options) {
+    std::vector<Opening> openings;
+    Opening one{options.open, 0};
+    for (const std::string& model : options.models) {
+        one.open.model = model;
+        for (const std::string& checkpoint : options.checkpoints) {
+            one.open.checkpoint = checkpoint;
+            for (const std::string& type_k : options.types_k) {
+                one.open.cache_type_k = type_k;
+                for (const std::string& type_v : options.types_v) {
+                    one.open.cache_type_v = type_v;
+                    for (int64_t n_ubatch : options.n_ubatch) {
+                        one.n_ubatch = static_cast<int>(n_ubatch);
+                        for (int64_t n_threads : options.n_threads) {
+                            one.open.n_threads = static_cast<int>(n_threads);
+                            openings.push_back(one);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    return openings;
+}
+
+// What can be refused is refused before minutes go into the first test.
+void check_early(BenchOptions& options) {
+    std::vector<std::string> known = checkpoint_names(options.open.device), wanted;
+    for (const std::string& name : options.checkpoints) {
+        if (name == "all") {
+            append(wanted, known);
+        } else {
+            wanted.push_back(name.empty() ? name : parse_choice("--checkpoint", name, known));
+        }
+    }
+    options.checkpoints = std::move(wanted);
+    for (const std::string& model : options.models) {
+        ModelFile file = open_model_header(model);
+        read_weights(file, read_config(file));
+    }
+}
+
+class Bench {
+  public:
+    explicit Bench(const BenchOptions& options)
+        : options_(options),
+          status_(!options.quiet),
+          report_(output_, options.format),
+          tests_(tests_of(options)),
+          openings_(openings_of(options)) {}
+
+    void run() {
+        try {
+            for (const Opening& opening : openings_) run_tests(opening);
+        } catch (const ClosedPipe&) {
+            throw;
+        } catch (...) {  // what has been measured stays, and can be read
+            status_.clear();
+            report_.finish();
+            throw;
+        }
+        status_.clear();
+        report_.finish();
+    }
+
+  private:
+    static void stop_if_interrupted() {
+        if (interrupted()) throw Interrupted();
+    }
+
+    // Of each sequence, as many as the tests take that have it.
+    std::vector<int64_t> n_positions() const {
+        std::vector<int64_t> n_positions;
+        for (const BenchTest& test : tests_) {
+            auto n_sequences = static_cast<size_t>(test.n_parallel);
+            if (n_positions.size() < n_sequences) n_positions.resize(n_sequences);
+            for (size_t s = 0; s < n_sequences; s++) {
+                n_positions[s] =
+                    std::max(n_positions[s], test.n_depth + test.n_prompt + test.n_gen);
+            }
+        }
+        return n_positions;
+    }
+
+    void run_tests(const Opening& opening) {
+        auto session = BenchSession::open(
+            opening.open, n_positions(), opening.n_ubatch,
+            [&](std::string_view what, double share) {
+                stop_if_interrupted();
+                status_.show(what, share);
+            },
+            stop_if_interrupted);
+        for (const BenchTest& test : tests_) {
+            BenchResult result = time_test(*session, test);
+            result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
+            result.n_ubatch = opening.n_ubatch;
+            status_.clear();
+            report_.add(result);
+            n_done_++;
+        }
+    }
+
+    BenchResult time_test(BenchSession& session, const BenchTest& test) {
+        BenchResult result;
+        result.model = session.info();
+        result.test = test;
+        result.time_s = std::chrono::duration_cast<std::chrono::seconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+        session.fill(test.n_parallel, test.n_depth,
+                     [&](std::string_view what, double share) { status_.show(what, share); });
+        result.read_wall_gbps = session.measure_read_gbps();
+        show(test, 0);
+        if (!options_.no_warmup) time_once(session, test);
+        for (int64_t i = 0; i < options_.n_repetitions; i++) {
+            show(test, i);
+            result.samples_ns.push_back(time_once(session, test));
+        }
+        result.read_wall_gbps = std::max(result.read_wall_gbps, session.measure_read_gbps());
+        return result;
+    }
+
+    static int64_t time_once(BenchSession& session, const BenchTest& test) {
+        Timer timer;
+        if (test.n_prompt > 0) session.prompt(test.n_depth, test.n_prompt);
+        if (test.n_gen > 0)
+            session.decode(test.n_parallel, test.n_depth + test.n_prompt, test.n_gen);
+        return timer.elapsed_ns();
+    }
+
+    void show(const BenchTest& test, int64_t n_repeated) {
+        double n_tests = static_cast<double>(tests_.size() * openings_.size());
+        double done = static_cast<double>(n_done_) +
+                      static_cast<double>(n_repeated) / static_cast<double>(options_.n_repetitions);
+        status_.show("timing " + test_name(test), done / n_tests);
+    }
+
+    const BenchOptions& options_;
+    Output output_;
+    StatusLine status_;
+    BenchReport report_;
+    std::vector<BenchTest> tests_;
+    std::vector<Opening> openings_;
+    size_t n_done_ = 0;  // tests of all openings
+};
+
+void bench(BenchOptions& options) {
+    set_default(options.checkpoints, std::string());
+    set_default(options.types_k, std::string("f16"));
+    set_default(options.types_v, std::string("f16"));
+    set_default<int64_t>(options.n_prompt, 512);
+    set_default<int64_t>(options.n_gen, 128);
+    set_default<int64_t>(options.n_depth, 0);
+    set_default<int64_t>(options.n_parallel, 1);
+    set_default<int64_t>(options.n_ubatch, kBenchStepRows);
+    set_default<int64_t>(options.n_threads, 0);
+    catch_interrupts();
+    tests_of(options);
+    check_early(options);
+    Bench(options).run();
+}
+
+}  // namespace
+
+int bench_command(const std::vector<std::string>& arguments) {
+    BenchOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.from_variables, [&] {
+        bench(options);
+        return 0;
+    });
+}
+
+}  // namespace ridge

@@ -1,0 +1,237 @@
+#include "cmd/bench_report.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "cmd/build_info.h"
+
+namespace ridge {
+namespace {
+
+// "2026-11-29", and with the time "2026-11-29T17:53:29Z".
+std::string date_of(int64_t time_s) {
+    std::chrono::year_month_day day(
+        std::chrono::sys_days(std::chrono::floor<std::chrono::days>(std::chrono::seconds(time_s))));
+    return fmt::format("{:04}-{:02}-{:02}", int{day.year()}, unsigned{day.month()},
+                       unsigned{day.day()});
+}
+std::string time_of(int64_t time_s) {
+    int64_t of_day = time_s % 86400;
+    return fmt::format("{}T{:02}:{:02}:{:02}Z", date_of(time_s), of_day / 3600, of_day / 60 % 60,
+                       of_day % 60);
+}
+
+std::vector<double> tokens_per_second(const BenchResult& result) {
+    std::vector<double> rates;
+    auto n_tokens = static_cast<double>(result.test.n_tokens());
+    for (int64_t ns : result.samples_ns)
+        rates.push_back(n_tokens * 1e9 / static_cast<double>(std::max<int64_t>(ns, 1)));
+    return rates;
+}
+
+std::string base_name(const std::string& path) {
+    size_t end = path.find_last_not_of('/');
+    if (end == std::string::npos) return path;
+    size_t slash = path.rfind('/', end);
+    size_t begin = slash == std::string::npos ? 0 : slash + 1;
+    return path.substr(begin, end + 1 - begin);
+}
+
+// A cell of a Markdown table.
+std::string cell(std::string_view text) {
+    std::string escaped;
+    for (char c : printable(text)) escaped += c == '|' ? "\\|" : std::string(1, c);
+    return escaped;
+}
+
+// "1.24B", "134.5M" below a billion.
+std::string count_text(int64_t n, std::string_view billion, std::string_view million) {
+    auto x = static_cast<double>(n);
+    return x >= 1e9 ? fmt::format("{:.2f}{}", 1e-9 * x, billion)
+                    : fmt::format("{:.1f}{}", 1e-6 * x, million);
+}
+
+// "llama 1.24B Q4_K"
+std::string model_type(const ModelInfo& model) {
+    return fmt::format("{} {} {}", model.architecture, count_text(model.n_parameters, "B", "M"),
+                       model.format);
+}
+
+// The rate as a share of what the read wall allows.
+double share_of_wall(const BenchResult& result, double tok_s) {
+    double bytes = bytes_per_token(result.model, result.test);
+    return result.read_wall_gbps > 0 ? bytes * tok_s * 1e-9 / result.read_wall_gbps : 0;
+}
+
+// Everything there is to say of one result, in the order of the CSV's columns.
+Json fields_of(const BenchResult& result) {
+    const ModelInfo& model = result.model;
+    const BenchTest& test = result.test;
+    std::vector<double> rates = tokens_per_second(result);
+    std::vector<double> times(result.samples_ns.begin(), result.samples_ns.end());
+    Spread ns = spread_of(times), ts = spread_of(rates);
+    double bytes = bytes_per_token(model, test);
+    Json json;
+    json["build_commit"] = std::string(build_info().commit);
+    json["build_version"] = std::string(build_info().version);
+    json["cpu_info"] = cpu_name();
+    json["machine"] = {{"cpu", cpu_name()}, {"n_cores", default_n_threads()}, {"os", os_name()}};
+    json["device"] = model.device;
+    json["isa"] = model.isa;
+    json["checkpoint"] = model.checkpoint;
+    json["model_filename"] = model.path;
+    json["model_type"] = model_type(model);
+    json["model_size"] = model.weight_bytes;
+    json["model_n_params"] = model.n_parameters;
+    json["n_ubatch"] = result.n_ubatch;
+    json["n_threads"] = model.n_threads;
+    json["type_k"] = result.type_k;
+    json["type_v"] = result.type_v;
+    json["n_parallel"] = test.n_parallel;
+    json["n_prompt"] = test.n_prompt;
+    json["n_gen"] = test.n_gen;
+    json["n_depth"] = test.n_depth;
+    json["date"] = date_of(result.time_s);
+    json["test_time"] = time_of(result.time_s);
+    json["load_ms"] = model.load_ms;
+    json["avg_ns"] = std::llround(ns.mean);
+    json["stddev_ns"] = std::llround(ns.stddev);
+    json["median_ns"] = std::llround(ns.median);
+    json["avg_ts"] = ts.mean;
+    json["stddev_ts"] = ts.stddev;
+    json["median_ts"] = ts.median;
+    json["read_wall_gbps"] = result.read_wall_gbps;
+    json["bytes_per_token"] = bytes > 0 ? Json(std::llround(bytes)) : Json();
+    json["share_of_wall"] = bytes > 0 ? Json(share_of_wall(result, ts.median)) : Json();
+    json["samples_ns"] = result.samples_ns;
+    json["samples_ts"] = rates;
+    return json;
+}
+
+// A value within quotes; text as it is, anything else as JSON, what is unknown empty.
+std::string csv_value(const Json& value) {
+    std::string text = value.is_string() ? value.get<std::string>()
+                       : value.is_null() ? std::string()
+                                         : dump_json(value);
+    std::string quoted = "\"";
+    for (char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + "\"";
+}
+
+std::string csv_header(const Json& fields) {
+    std::string line;
+    for (const auto& [key, value] : fields.items()) line += (line.empty() ? "" : ",") + key;
+    return line + "\n";
+}
+
+std::string csv_line(const Json& fields) {
+    std::string line;
+    for (const auto& [key, value] : fields.items())
+        line += (line.empty() ? "" : ",") + csv_value(value);
+    return line + "\n";
+}
+
+// The columns of the table: model, size, threads, checkpoint, KV, test, three of numbers.
+std::string table_line(const std::array<std::string, 9>& c) {
+    return fmt::format(
+        "| {:<32} | {:>8} | {:>7} | {:<17} | {:<4} | {:<18} | {:>8} | {:>16} | {:>17} |\n", c[0],
+        c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]);
+}
+constexpr std::string_view kTableRule = "|---|---:|---:|---|---|---|---:|---:|---:|\n";
+
+}  // namespace
+
+std::string test_name(const BenchTest& test) {
+    std::string name;
+    if (test.n_prompt > 0) name = fmt::format("pp{}", test.n_prompt);
+    if (test.n_gen > 0) name += fmt::format("{}tg{}", name.empty() ? "" : "+", test.n_gen);
+    if (test.n_parallel > 1) name += fmt::format(" x {}", test.n_parallel);
+    if (test.n_depth > 0) name += fmt::format(" @ d{}", test.n_depth);
+    return name;
+}
+
+Spread spread_of(std::span<const double> samples) {
+    CHECK(!samples.empty());
+    std::vector<double> sorted(samples.begin(), samples.end());
+    std::sort(sorted.begin(), sorted.end());
+    size_t n = sorted.size();
+    Spread spread;
+    spread.median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
+    for (double x : sorted) spread.mean += x / static_cast<double>(n);
+    double squares = 0;
+    for (double x : sorted) squares += (x - spread.mean) * (x - spread.mean);
+    if (n > 1) spread.stddev = std::sqrt(squares / static_cast<double>(n - 1));
+    return spread;
+}
+
+double bytes_per_token(const ModelInfo& model, const BenchTest& test) {
+    if (test.n_prompt > 0 || test.n_gen == 0) return 0;
+    // Step i of n_gen attends to n_depth + i + 1 positions.
+    double n_positions =
+        static_cast<double>(test.n_depth) + 0.5 * static_cast<double>(test.n_gen + 1);
+    return static_cast<double>(model.weight_bytes_per_token) / test.n_parallel +
+           static_cast<double>(model.kv_bytes_per_position) * n_positions;
+}
+
+void BenchReport::add_row(const BenchResult& result) {
+    if (!begun_) {
+        output_.write(table_line({"model", "size", "threads", "checkpoint", "KV", "test", "tok/s",
+                                  "mean ± stddev", "of the read wall"}));
+        output_.write(kTableRule);
+    }
+    Spread ts = spread_of(tokens_per_second(result));
+    std::string wall;
+    if (bytes_per_token(result.model, result.test) > 0) {
+        wall = fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result, ts.median),
+                           result.read_wall_gbps);
+    }
+    const ModelInfo& model = result.model;
+    output_.write(table_line(
+        {cell(base_name(model.path)), count_text(model.weight_bytes, " GB", " MB"),
+         std::to_string(model.n_threads), cell(model.checkpoint),
+         result.type_k == result.type_v ? result.type_k : result.type_k + ", " + result.type_v,
+         test_name(result.test), fmt::format("{:.2f}", ts.median),
+         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall}));
+}
+
+void BenchReport::add(const BenchResult& result) {
+    if (format_ == BenchFormat::kMarkdown) {
+        add_row(result);
+    } else {
+        Json fields = fields_of(result);
+        switch (format_) {
+            case BenchFormat::kCsv:
+                if (!begun_) output_.write(csv_header(fields));
+                output_.write(csv_line(fields));
+                break;
+            case BenchFormat::kJson:
+                output_.write((begun_ ? ",\n" : "[\n") + dump_json(fields, output_.is_terminal()));
+                break;
+            default:
+                output_.write_json(fields);
+        }
+    }
+    begun_ = true;
+    output_.flush();
+}
+
+void BenchReport::finish() {
+    if (!begun_) return;
+    if (format_ == BenchFormat::kJson) output_.write("\n]\n");
+    if (format_ == BenchFormat::kMarkdown) {
+        output_.write(fmt::format(
+            "\n{}, {} cores, {}; ridge {}{}\n", printable(cpu_name()), default_n_threads(),
+            printable(os_name()), build_info().version,
+            build_info().commit.empty() ? "" : fmt::format(" ({})", build_info().commit)));
+    }
+    output_.flush();
+}
+
+}  // namespace ridge

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cmd/output.h"
+#include "engine/engine.h"
+
+namespace ridge {
+
+// What `bench` has measured, and how it is written: as a table, CSV, JSON or JSON Lines. Fields
+// that llama-bench has too carry its names.
+
+// n_prompt tokens after n_depth others, then n_gen steps of n_parallel sequences at once.
+struct BenchTest {
+    int64_t n_prompt = 0, n_gen = 0, n_depth = 0;
+    int n_parallel = 1;
+
+    int64_t n_tokens() const { return n_prompt + n_gen * n_parallel; }  // that are computed
+};
+std::string test_name(const BenchTest& test);  // "pp512", "tg128 x 8 @ d2048", "pp512+tg128"
+
+struct BenchResult {
+    ModelInfo model;
+    BenchTest test;
+    std::string type_k, type_v;
+    int n_ubatch = 0;
+    int64_t time_s = 0;               // since 1970, UTC: when the test began
+    std::vector<int64_t> samples_ns;  // one for each repetition
+    double read_wall_gbps = 0;        // measured before and after it, the higher of the two
+};
+
+struct Spread {
+    double mean = 0, median = 0;
+    double stddev = 0;  // of the samples (n - 1); 0 of one
+};
+Spread spread_of(std::span<const double> samples);  // of at least one
+
+// Bytes that a decode step reads for each of its tokens: the weights once for all sequences, and
+// the keys and values of each at the average position. 0 for a test with a prompt, which memory
+// does not bound.
+double bytes_per_token(const ModelInfo& model, const BenchTest& test);
+
+enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
+
+// Writes results to standard output as they come.
+class BenchReport {
+  public:
+    BenchReport(Output& output, BenchFormat format) : output_(output), format_(format) {}
+
+    void add(const BenchResult& result);
+    // What has to follow the last result; nothing where there was none.
+    void finish();
+
+  private:
+    void add_row(const BenchResult& result);
+
+    Output& output_;
+    BenchFormat format_;
+    bool begun_ = false;
+};
+
+}  // namespace ridge

@@ -1,0 +1,166 @@
+#include "engine/bench_session.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "base/error.h"
+#include "base/split_mix.h"
+#include "base/system.h"
+#include "engine/engine_impl.h"
+
+namespace ridge {
+
+static_assert(kBenchStepRows == kMaxStepRows);  // as prompts are run
+
+// What a Batch views.
+struct BenchSession::StepRows {
+    std::vector<Token> tokens;
+    std::vector<int32_t> positions, logit_rows;
+    std::vector<int64_t> slots;
+    std::vector<SequenceSpan> spans;
+    std::vector<SampleRow> sample_rows;
+};
+
+BenchSession::BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
+                           int n_step_rows, std::function<void()> between_steps)
+    : engine_(std::move(engine)),
+      n_positions_(std::move(n_positions)),
+      n_filled_(n_positions_.size()),
+      n_step_rows_(n_step_rows),
+      between_steps_(std::move(between_steps)) {
+    greedy_.temperature = 0;
+}
+
+BenchSession::~BenchSession() = default;
+
+std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
+                                                 std::vector<int64_t> n_positions, int n_step_rows,
+                                                 const Progress& progress,
+                                                 std::function<void()> between_steps) {
+    CHECK(!n_positions.empty() && n_step_rows > 0);
+    OpenOptions small = options;
+    small.n_ctx = 1;  // the engine's own cache, which nothing here uses
+    std::unique_ptr<BenchSession> session(new BenchSession(Engine::open(small, progress),
+                                                           std::move(n_positions), n_step_rows,
+                                                           std::move(between_steps)));
+    Engine::Impl& impl = *session->engine_->impl_;
+    int64_t n_slots = 0;
+    for (int64_t n : session->n_positions_) {
+        session->base_slots_.push_back(n_slots);
+        // A sequence begins on a page of its own.
+        n_slots += (n + kKvPagePositions - 1) / kKvPagePositions * kKvPagePositions;
+    }
+    auto needed = checked_mul(static_cast<uint64_t>(impl.info.kv_bytes_per_position),
+                              static_cast<uint64_t>(n_slots));
+    uint64_t available = available_memory_bytes();
+    if (!needed || (available > 0 && *needed > available)) {
+        throw Error("{}: {:.1f} GB needed for a KV cache of {} positions, {:.1f} GB free",
+                    impl.info.device,
+                    1e-9 * static_cast<double>(impl.info.kv_bytes_per_position) *
+                        static_cast<double>(n_slots),
+                    n_slots, 1e-9 * static_cast<double>(available));
+    }
+    session->kv_ =
+        impl.backend->make_kv_cache(impl.model.config, impl.kv.k_dtype, impl.kv.v_dtype, n_slots);
+    int n_sequences = static_cast<int>(session->n_positions_.size());
+    impl.backend->plan(impl.model, session->kv_, std::max(n_step_rows, n_sequences), n_sequences);
+    impl.info.n_ctx = session->n_positions_.front();
+    return session;
+}
+
+const ModelInfo& BenchSession::info() const {
+    return engine_->info();
+}
+
+Token BenchSession::token_at(int sequence, int64_t position) const {
+    uint64_t n = (static_cast<uint64_t>(sequence) << 32) + static_cast<uint64_t>(position) + 1;
+    auto n_vocab = static_cast<uint64_t>(engine_->config().n_vocab);
+    return n_vocab < 2 ? 0 : static_cast<Token>(1 + split_mix(n * kSplitMixStep) % (n_vocab - 1));
+}
+
+std::vector<Sampled> BenchSession::run(const StepRows& rows) {
+    if (between_steps_) between_steps_();
+    Batch batch{rows.tokens, rows.positions,  rows.slots,
+                rows.spans,  rows.logit_rows, rows.sample_rows};
+    Engine::Impl& impl = *engine_->impl_;
+    return std::move(impl.backend->wait(impl.backend->step(impl.model, kv_, batch)).sampled);
+}
+
+Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
+                                 const std::function<void(int64_t)>& done) {
+    auto s = static_cast<size_t>(sequence);
+    CHECK(begin <= n_filled_[s] && end <= n_positions_[s]);
+    Token drawn = -1;
+    for (int64_t at = begin; at < end;) {
+        auto n = static_cast<int32_t>(std::min<int64_t>(n_step_rows_, end - at));
+        StepRows rows;
+        for (int64_t position = at; position < at + n; position++) {
+            rows.tokens.push_back(token_at(sequence, position));
+            rows.positions.push_back(static_cast<int32_t>(position));
+            rows.slots.push_back(base_slots_[s] + position);
+        }
+        rows.spans.push_back({0, n, RowClass::kPrompt, KvView{nullptr, base_slots_[s]}});
+        at += n;
+        if (draw && at == end) {
+            rows.logit_rows.push_back(n - 1);
+            rows.sample_rows.push_back({&greedy_, {&rows.tokens.back(), 1}, end});
+        }
+        std::vector<Sampled> sampled = run(rows);
+        if (!sampled.empty()) drawn = sampled.front().token;
+        n_filled_[s] = std::max(n_filled_[s], at);
+        if (done) done(at);
+    }
+    return drawn;
+}
+
+void BenchSession::fill(int n_sequences, int64_t depth, const Progress& progress) {
+    CHECK(n_sequences <= static_cast<int>(n_positions_.size()));
+    for (int s = 0; s < n_sequences; s++) {
+        prompt_steps(
+            s, std::min(n_filled_[static_cast<size_t>(s)], depth), depth, false, [&](int64_t at) {
+                double share =
+                    (s + static_cast<double>(at) / static_cast<double>(depth)) / n_sequences;
+                if (progress) progress("filling the cache", share);
+            });
+    }
+}
+
+Token BenchSession::prompt(int64_t depth, int64_t n_tokens) {
+    return prompt_steps(0, depth, depth + n_tokens, true, {});
+}
+
+std::vector<Token> BenchSession::decode(int n_sequences, int64_t depth, int64_t n_steps) {
+    StepRows rows;
+    for (int s = 0; s < n_sequences; s++) {
+        auto i = static_cast<size_t>(s);
+        CHECK(depth <= n_filled_[i] && depth + n_steps <= n_positions_[i]);
+        rows.tokens.push_back(token_at(s, depth));
+        rows.positions.push_back(static_cast<int32_t>(depth));
+        rows.slots.push_back(base_slots_[i] + depth);
+        rows.spans.push_back({s, 1, RowClass::kDecode, KvView{nullptr, base_slots_[i]}});
+        rows.logit_rows.push_back(s);
+        n_filled_[i] = depth;  // what follows are drawn tokens
+    }
+    for (int s = 0; s < n_sequences; s++)
+        rows.sample_rows.push_back(
+            {&greedy_, {&rows.tokens[static_cast<size_t>(s)], 1}, depth + 1});
+    for (int64_t step = 0; step < n_steps; step++) {
+        std::vector<Sampled> sampled = run(rows);
+        for (size_t i = 0; i < sampled.size(); i++) {
+            rows.tokens[i] = sampled[i].token;
+            rows.positions[i]++;
+            rows.slots[i]++;
+            rows.sample_rows[i].position++;
+        }
+    }
+    return rows.tokens;
+}
+
+double BenchSession::measure_read_gbps() {
+    return engine_->impl_->backend->measure_read_gbps(engine_->impl_->model);
+}
+
+}  // namespace ridge

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "model/batch.h"
+#include "model/kv_cache.h"
+#include "model/sample_params.h"
+
+namespace ridge {
+
+constexpr int kBenchStepRows = 256;  // rows of one prompt step where nothing else is asked
+
+// A model opened to be timed: prompt steps and decode steps on tokens that do not matter, over a
+// cache that holds several sequences. Token number p of sequence s is always the same random one,
+// never 0. Throws Error.
+class BenchSession {
+  public:
+    // n_positions[s]: what sequence s may hold, none more than the one before it. It may be more
+    // than the model was made for. `n_step_rows`: rows of a prompt step. `between_steps` is called
+    // before each step, and may throw to end what is going on.
+    static std::unique_ptr<BenchSession> open(const OpenOptions& options,
+                                              std::vector<int64_t> n_positions, int n_step_rows,
+                                              const Progress& progress = {},
+                                              std::function<void()> between_steps = {});
+    ~BenchSession();
+
+    const ModelInfo& info() const;
+
+    // Sequences 0 .. n_sequences - 1 hold `depth` positions: what they hold already stays, the rest
+    // is computed by prompt steps.
+    void fill(int n_sequences, int64_t depth, const Progress& progress = {});
+    // Computes n_tokens more positions of sequence 0 from `depth` on, in prompt steps; logits and
+    // one draw for the last of them. Returns the drawn token.
+    Token prompt(int64_t depth, int64_t n_tokens);
+    // n_steps decode steps, a token of each sequence at a time, from `depth` on; each draws the
+    // most probable token, which the next one takes. Returns the tokens of the last step.
+    std::vector<Token> decode(int n_sequences, int64_t depth, int64_t n_steps);
+
+    // The wall that decode stands before: see Backend::measure_read_gbps.
+    double measure_read_gbps();
+
+  private:
+    struct StepRows;
+
+    BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions, int n_step_rows,
+                 std::function<void()> between_steps);
+    Token token_at(int sequence, int64_t position) const;
+    Token prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
+                       const std::function<void(int64_t)>& done);
+    std::vector<Sampled> run(const StepRows& rows);
+
+    std::unique_ptr<Engine> engine_;
+    std::vector<int64_t> n_positions_, base_slots_;
+    std::vector<int64_t> n_filled_;  // positions from 0 on that hold the sequence's own tokens
+    int n_step_rows_;
+    std::function<void()> between_steps_;
+    SampleParams greedy_;
+    KvCache kv_;
+};
+
+}  // namespace ridge
