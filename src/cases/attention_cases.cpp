@@ -9,16 +9,24 @@ constexpr float kTolerance = 2e-5f;
 constexpr int64_t kLengths[] = {1,   31,  32,  33,  63,  64,   65,  127,
                                 128, 129, 255, 256, 257, 1023, 4097};
 constexpr int32_t kQueries[] = {1, 2, 7, 8, 9, 63, 64, 65};
-constexpr int kRatios[] = {1, 3, 4, 7, 8};
+constexpr int kRatios[] = {1, 2, 3, 4, 5, 7, 8};
 constexpr int kHeadDims[] = {64, 80, 96, 128, 256};
 
 struct CacheTypes {
     DType k, v;
 };
 constexpr CacheTypes kCacheTypes[] = {
-    {DType::kF16, DType::kF16},  {DType::kF32, DType::kF32}, {DType::kBF16, DType::kBF16},
-    {DType::kBF16, DType::kF16}, {DType::kF16, DType::kF32},
+    {DType::kF16, DType::kF16},   {DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
+    {DType::kQ8_0, DType::kQ8_0}, {DType::kBF16, DType::kF16}, {DType::kF16, DType::kF32},
+    {DType::kQ8_0, DType::kF16},
 };
+
+// The turn's types that heads of d_head can have: q8_0 wants blocks of 32.
+CacheTypes cache_types(size_t turn, int d_head) {
+    const CacheTypes types = kCacheTypes[turn % std::size(kCacheTypes)];
+    const bool scaled = types.k == DType::kQ8_0 || types.v == DType::kQ8_0;
+    return scaled && d_head % kKvScaleElements != 0 ? kCacheTypes[0] : types;
+}
 
 CaseSequence sequence(int64_t n_ctx, int64_t n_rows, uint64_t id = 0) {
     return {n_ctx, static_cast<int32_t>(n_rows), n_rows > 1 ? RowClass::kPrompt : RowClass::kDecode,
@@ -49,10 +57,11 @@ void add_lengths(std::vector<Case>& cases) {
             const int32_t n_rows = kQueries[(q * 3 + turn) % std::size(kQueries)];
             if (n_rows > n_ctx || (n_ctx > 1000 && n_rows > 9)) continue;
             if (n_taken++ == (n_ctx > 1000 ? 2u : 4u)) break;
-            cases.push_back(finish_case(attention(
-                {sequence(n_ctx, n_rows)}, 1 + static_cast<int>(turn % 2),
-                kRatios[turn % std::size(kRatios)], kHeadDims[turn / 2 % std::size(kHeadDims)],
-                kCacheTypes[turn / 3 % std::size(kCacheTypes)], turn % 3 == 1)));
+            const int d_head = kHeadDims[turn / 2 % std::size(kHeadDims)];
+            cases.push_back(finish_case(
+                attention({sequence(n_ctx, n_rows)}, 1 + static_cast<int>(turn % 2),
+                          kRatios[turn % std::size(kRatios)], d_head, cache_types(turn / 3, d_head),
+                          turn % 3 == 1)));
             turn++;
         }
     }
@@ -63,7 +72,7 @@ void add_shapes(std::vector<Case>& cases) {
     size_t turn = 0;
     for (int ratio : kRatios) {
         for (int d_head : kHeadDims) {
-            const CacheTypes types = kCacheTypes[turn % std::size(kCacheTypes)];
+            const CacheTypes types = cache_types(turn, d_head);
             cases.push_back(
                 finish_case(attention({sequence(70, 1)}, 2, ratio, d_head, types, turn % 2 == 0)));
             cases.push_back(
@@ -83,6 +92,12 @@ void add_shapes(std::vector<Case>& cases) {
             finish_case(attention({sequence(n, n)}, 2, 3, 64, kCacheTypes[0], n == 8), "prompt"));
     }
     cases.push_back(finish_case(attention({sequence(4097, 65)}, 1, 1, 64, kCacheTypes[1], true)));
+    // Many blocks of positions that threads share, and several decode rows of one sequence.
+    for (const CacheTypes& types : {kCacheTypes[0], kCacheTypes[3]}) {
+        cases.push_back(finish_case(attention({sequence(5000, 1)}, 1, 3, 64, types, true)));
+        cases.push_back(finish_case(
+            attention({{600, 4, RowClass::kDecode, 0}}, 2, 4, 128, types, false), "decode rows"));
+    }
 }
 
 std::vector<CaseSequence> eight_sequences() {
@@ -92,7 +107,7 @@ std::vector<CaseSequence> eight_sequences() {
 
 void add_batches(std::vector<Case>& cases) {
     for (bool paged : {false, true}) {
-        for (const CacheTypes& types : {kCacheTypes[0], kCacheTypes[2]}) {
+        for (const CacheTypes& types : {kCacheTypes[0], kCacheTypes[2], kCacheTypes[3]}) {
             Case c = attention(eight_sequences(), 2, 3, 64, types, paged);
             cases.push_back(finish_case(c, "prompts and decode rows"));
             c.masked = true;
@@ -125,10 +140,12 @@ void add_kv_append(std::vector<Case>& cases) {
             Case c = attention(eight_sequences(), 3, 1, 64, types, paged);
             c.op = Op::kKvAppend, c.tolerance = 0, c.cancels = false;
             cases.push_back(finish_case(c));
-            c.masked = true, c.d_head = 80;
+            c.masked = true, c.d_head = types.k == DType::kQ8_0 ? 96 : 80;
             cases.push_back(finish_case(c));
             c.scale = 1e-6f;  // subnormal in f16
             cases.push_back(finish_case(c, "subnormal in f16"));
+            c.scale = 1e5f;
+            cases.push_back(finish_case(c, "beyond f16"));
         }
     }
 }

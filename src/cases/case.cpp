@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kOpNames[] = {
     "embed_rows", "rms_norm", "matmul", "rope", "kv_append", "attention", "swiglu", "add", "sample",
 };
-constexpr std::string_view kDTypeNames[] = {"f32", "f16", "bf16"};
+constexpr std::string_view kDTypeNames[] = {"f32", "f16", "bf16", "q8_0"};
 
 std::string_view dtype_name(DType dtype) {
     return kDTypeNames[static_cast<size_t>(dtype)];
@@ -110,7 +110,7 @@ void count_weights(Case& c) {
 // Keys and values: attention reads a sequence's once for all its rows and heads.
 void count_cache(Case& c) {
     const int64_t position_bytes =
-        int64_t{c.n_kv_heads} * c.d_head * (dtype_bytes(c.k_dtype) + dtype_bytes(c.v_dtype));
+        c.n_kv_heads * (kv_head_bytes(c.k_dtype, c.d_head) + kv_head_bytes(c.v_dtype, c.d_head));
     if (c.op == Op::kKvAppend) c.bytes += c.n_rows * position_bytes;
     if (c.op != Op::kAttention) return;
     for (const CaseSequence& s : c.sequences) {

@@ -107,32 +107,29 @@ void CaseRun::make_rows() {
     }
 }
 
-// Sequences one behind the other in the cache, with a slot between that is nobody's; or their pages
-// dealt out at random.
+// Sequences one behind the other in the cache, with a page before each that is nobody's; or their
+// pages dealt out at random.
 void CaseRun::make_sequences() {
-    auto pages_of = [](const CaseSequence& s) {
-        return (s.n_ctx + kKvPagePositions - 1) / kKvPagePositions;
-    };
     int64_t n_pages = 0;
-    for (const CaseSequence& s : c_.sequences) n_pages += pages_of(s);
+    for (const CaseSequence& s : c_.sequences) n_pages += kv_pages_of(s.n_ctx);
     std::vector<int32_t> pages(static_cast<size_t>(n_pages) + 1);  // one is nobody's
     std::iota(pages.begin(), pages.end(), 0);
     Random random(seed_, kPageStream);
     for (size_t i = pages.size() - 1; i > 0; i--) {
         std::swap(pages[i], pages[static_cast<size_t>(random.below(static_cast<int64_t>(i) + 1))]);
     }
-    int64_t next_slot = 1;
+    int64_t next_slot = kKvPagePositions;
     auto next_page = pages.begin();
     int32_t row = 0;
     for (const CaseSequence& s : c_.sequences) {
         KvView view;
         if (c_.paged) {
-            auto& table = page_tables_.emplace_back(next_page, next_page + pages_of(s));
-            next_page += pages_of(s);
+            auto& table = page_tables_.emplace_back(next_page, next_page + kv_pages_of(s.n_ctx));
+            next_page += kv_pages_of(s.n_ctx);
             view.page_table = table.data();
         } else {
             view.base_slot = next_slot;
-            next_slot += s.n_ctx + 1;
+            next_slot += (kv_pages_of(s.n_ctx) + 1) * kKvPagePositions;
         }
         spans_.push_back({row, s.n_rows, s.row_class, view});
         for (int64_t p = s.n_ctx - s.n_rows; p < s.n_ctx; p++, row++) {
@@ -161,18 +158,21 @@ void CaseRun::make_cache(Block::Role role) {
     kv_.k = &k_->buffer, kv_.v = &v_->buffer;
     if (c_.op != Op::kAttention) return;
     std::vector<float> row(static_cast<size_t>(c_.n_kv_heads) * static_cast<size_t>(c_.d_head));
+    using RowOf = HostKvRow (*)(const KvLayer&, int64_t slot, int64_t head);
     for (size_t i = 0; i < c_.sequences.size(); i++) {
         const CaseSequence& s = c_.sequences[i];
         for (int64_t p = 0; p < s.n_ctx; p++) {
             const int64_t slot = spans_[i].kv.slot(p);
-            auto fill = [&](uint64_t stream, DType dtype, std::byte* to) {
+            auto fill = [&](uint64_t stream, RowOf row_of) {
                 fill_row(Fill::kNormal, stream == kKStream ? c_.scale : 1.0f,
                          Random(seed_, position_stream(stream, s, p)),
                          static_cast<int64_t>(row.size()), row.data());
-                store_floats(row.data(), static_cast<int64_t>(row.size()), dtype, to);
+                for (int64_t h = 0; h < c_.n_kv_heads; h++) {
+                    store_row(row.data() + h * c_.d_head, row_of(kv_, slot, h));
+                }
             };
-            fill(kKStream, kv_.k_dtype, host_k(kv_, slot, 0));
-            fill(kVStream, kv_.v_dtype, host_v(kv_, slot, 0));
+            fill(kKStream, host_k);
+            fill(kVStream, host_v);
         }
     }
 }
@@ -360,8 +360,13 @@ Outputs CaseRun::outputs() const {
         result.n_cols = c_.d_head;
         const int64_t n_values = kv_.n_slots * c_.n_kv_heads * c_.d_head;
         result.values.resize(static_cast<size_t>(2 * n_values));
-        load_floats(k_->buffer.data(), kv_.k_dtype, n_values, result.values.data());
-        load_floats(v_->buffer.data(), kv_.v_dtype, n_values, result.values.data() + n_values);
+        float *k = result.values.data(), *v = k + n_values;
+        for (int64_t slot = 0; slot < kv_.n_slots; slot++) {
+            for (int64_t h = 0; h < c_.n_kv_heads; h++, k += c_.d_head, v += c_.d_head) {
+                load_row(host_k(kv_, slot, h), k);
+                load_row(host_v(kv_, slot, h), v);
+            }
+        }
         return result;
     }
     result.n_cols = out_->rows.n_cols;

@@ -108,10 +108,10 @@ void add_cache_type_options(CommandLine& line, OpenOptions& open) {
     for (auto [names, target] : {std::pair("-ctk,--cache-type-k", &open.cache_type_k),
                                  std::pair("-ctv,--cache-type-v", &open.cache_type_v)}) {
         line.value(names, "TYPE",
-                   names[3] == 'k' ? "type of the cached keys: f32, f16 (default) or bf16"
-                                   : "type of the cached values: f32, f16 (default) or bf16",
+                   names[3] == 'k' ? "type of the cached keys: f32, f16 (default), bf16 or q8_0"
+                                   : "type of the cached values: f32, f16 (default), bf16 or q8_0",
                    [target = target](Where where, const std::string& text) {
-                       *target = parse_choice(where, text, {"f32", "f16", "bf16"});
+                       *target = parse_choice(where, text, {"f32", "f16", "bf16", "q8_0"});
                    });
     }
 }

@@ -1,5 +1,6 @@
 #include "cpu/checkpoints.h"
 
+#include "cpu/attention.h"
 #include "cpu/interleaved.h"
 #include "cpu/matmul.h"
 #include "cpu/plain.h"
@@ -33,8 +34,19 @@ constexpr Checkpoint kCheckpoints[] = {
      [](Tables& t, const Caps&) { t.ops.rope.set("rope", cpu::rope); }},
     {"swiglu", "exponentials in vectors",
      [](Tables& t, const Caps&) { t.ops.swiglu.set("swiglu", cpu::swiglu); }},
+    {"decode_attention",
+     "decode rows by blocks of 256 positions on all threads, heads sharing each tile of the cache",
+     [](Tables& t, const Caps&) {
+         t.ops.kv_append.set("decode_attention", cpu::kv_append, cpu::append_fits);
+         t.ops.attention.set("decode_attention", cpu::decode_attention, cpu::attention_fits);
+     }},
     {"gemm", "prompt rows by panels of weights, unpacked once for all of them",
      [](Tables& t, const Caps&) { t.ops.matmul.set("gemm", cpu::matmul_by_class); }},
+    {"prefill_attention",
+     "prompt rows in blocks that multiply each tile of the cache once, the causal half skipped",
+     [](Tables& t, const Caps&) {
+         t.ops.attention.set("prefill_attention", cpu::prefill_attention, cpu::attention_fits);
+     }},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "cpu/attention_kernels.h"
 #include "cpu/row_kernels.h"
 
 namespace ridge::cpu {
@@ -94,6 +95,7 @@ struct Kernels {
     // x [n] to int8 blocks, zeros behind it up to n_padded
     void (*quantise_row)(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out);
     RowKernels rows;
+    AttentionKernels attention;
     GroupKernel group[kNumWeightFormats];
     GemmKernel gemm[kNumWeightFormats];
     // out[i] = x[i] rounded to bf16, to nearest even, zeros from n up to n_padded

@@ -26,7 +26,7 @@ constexpr int64_t kDefaultContext = 8192;  // at most, where -c does not say
 std::vector<std::string> device_names();
 // Names of a device's checkpoints, in their order; Error for an unknown device.
 std::vector<std::string> checkpoint_names(const std::string& device);
-// "f32", "f16", "bf16"; `flag` names the option in the error for anything else.
+// "f32", "f16", "bf16", "q8_0"; `flag` names the option in the error for anything else.
 DType read_cache_type(std::string_view flag, std::string_view name);
 // The context that -c asks for (0: the default) of a model; Error beyond what it was made for.
 int64_t choose_context(int64_t n_ctx, const Config& config);
@@ -37,7 +37,7 @@ struct OpenOptions {
     int64_t n_ctx = 0;  // positions of context; 0: the smaller of the model's and 8,192
     int n_threads = 0;  // 0: the physical cores that affinity and the cgroup allow
     bool pin = false;   // keep thread i on the i-th of these cores; see ThreadPool
-    std::string cache_type_k = "f16", cache_type_v = "f16";  // f32, f16 or bf16
+    std::string cache_type_k = "f16", cache_type_v = "f16";  // or f32, bf16, q8_0
     std::string device = "cpu";
     std::string cpu_isa;  // cap on the CPU's instruction set: "avx2"; empty: the best it has
     bool repack = true;   // weights are packed for the kernels; else read where the file maps them

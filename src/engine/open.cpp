@@ -174,8 +174,10 @@ DType read_cache_type(std::string_view flag, std::string_view name) {
     if (name == "f32") return DType::kF32;
     if (name == "f16") return DType::kF16;
     if (name == "bf16") return DType::kBF16;
-    throw Error(ErrorKind::kUsage, "{} {}: unknown type of the KV cache; one of f32, f16, bf16",
-                flag, printable(name));
+    if (name == "q8_0") return DType::kQ8_0;
+    throw Error(ErrorKind::kUsage,
+                "{} {}: unknown type of the KV cache; one of f32, f16, bf16, q8_0", flag,
+                printable(name));
 }
 
 int64_t choose_context(int64_t n_ctx, const Config& config) {

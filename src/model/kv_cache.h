@@ -4,23 +4,39 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "model/config.h"
 #include "model/rows.h"
 
 namespace ridge {
 
 constexpr int kKvPagePositions = 64;  // positions of one page of a paged sequence
+constexpr int kKvScaleElements = 32;  // q8_0: elements of one position and head that share a scale
+
+constexpr int64_t kv_pages_of(int64_t n_positions) {
+    return (n_positions + kKvPagePositions - 1) / kKvPagePositions;
+}
+
+// Bytes of the d_head elements of one position and head: K's or V's. q8_0: x[i] = scale[i / 32] *
+// code[i], int8 codes and f16 scales, d_head a multiple of 32.
+constexpr int64_t kv_head_bytes(DType dtype, int64_t d_head) {
+    if (dtype == DType::kQ8_0) return d_head + d_head / kKvScaleElements * 2;
+    return d_head * dtype_bytes(dtype);
+}
 
 // Where the positions of one sequence lie among the cache's slots.
 struct KvView {
-    const int32_t* page_table =
-        nullptr;  // [ceil(n_ctx / kKvPagePositions)] pages; null: contiguous from base_slot
-    int64_t base_slot = 0;
+    const int32_t* page_table = nullptr;  // [kv_pages_of(n_ctx)] pages; null: contiguous
+    int64_t base_slot = 0;  // contiguous: where position 0 lies, the first slot of a page
 
+    // The page that holds positions kKvPagePositions * index and up.
+    int64_t page(int64_t index) const {
+        if (page_table != nullptr) return page_table[index];
+        CHECK(base_slot % kKvPagePositions == 0);
+        return base_slot / kKvPagePositions + index;
+    }
     int64_t slot(int64_t position) const {
-        if (page_table == nullptr) return base_slot + position;
-        return int64_t{page_table[position / kKvPagePositions]} * kKvPagePositions +
-               position % kKvPagePositions;
+        return page(position / kKvPagePositions) * kKvPagePositions + position % kKvPagePositions;
     }
 };
 
@@ -46,7 +62,10 @@ struct KvCache {
     }
 };
 
-// Bytes of keys and values that one position takes over all layers.
+// Error where the heads of the model cannot be stored so: q8_0 wants d_head a multiple of 32.
+void check_kv_types(const Config& config, DType k_dtype, DType v_dtype);
+
+// Bytes of keys and values that one position takes over all layers. Error as above.
 int64_t kv_bytes_per_position(const Config& config, DType k_dtype, DType v_dtype);
 
 }  // namespace ridge

@@ -40,9 +40,11 @@ class Buffer {
     Free free_ = nullptr;
 };
 
-// Types of activations and of the KV cache.
-enum class DType : uint8_t { kF32, kF16, kBF16 };
-constexpr int dtype_bytes(DType dtype) {
+// Types of activations and of the KV cache. q8_0 is the cache's alone: int8 codes with scales
+// beside them (model/kv_cache.h).
+enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+constexpr int dtype_bytes(DType dtype) {  // of one element
+    CHECK(dtype != DType::kQ8_0);
     return dtype == DType::kF32 ? 4 : 2;
 }
 

@@ -19,7 +19,7 @@ static void attend(const float* q, const KvLayer& kv, const KvView& view, int64_
     std::vector<double> score(static_cast<size_t>(last + 1)), sum(static_cast<size_t>(d));
     double highest = -std::numeric_limits<double>::infinity();
     for (int64_t p = 0; p <= last; p++) {
-        load_floats(host_k(kv, view.slot(p), kv_head), kv.k_dtype, d, row.data());
+        load_row(host_k(kv, view.slot(p), kv_head), row.data());
         double dot = 0;
         for (int64_t k = 0; k < d; k++) dot += double{q[k]} * double{row[k]};
         score[p] = dot / std::sqrt(static_cast<double>(d));
@@ -29,7 +29,7 @@ static void attend(const float* q, const KvLayer& kv, const KvView& view, int64_
     for (int64_t p = 0; p <= last; p++) {
         const double weight = std::exp(score[p] - highest);
         total += weight;
-        load_floats(host_v(kv, view.slot(p), kv_head), kv.v_dtype, d, row.data());
+        load_row(host_v(kv, view.slot(p), kv_head), row.data());
         for (int64_t k = 0; k < d; k++) sum[k] += weight * double{row[k]};
     }
     for (int64_t k = 0; k < d; k++) out[k] = static_cast<float>(sum[k] / total);

@@ -13,8 +13,8 @@ void kv_append(Step& step, Heads k, Heads v, KvLayer kv) {
     for (int64_t i = 0; i < k.rows.n_rows; i++) {
         if (slots[i] < 0) continue;
         for (int64_t h = 0; h < kv.n_kv_heads; h++) {
-            store_floats(k.head<float>(i, h), kv.d_head, kv.k_dtype, host_k(kv, slots[i], h));
-            store_floats(v.head<float>(i, h), kv.d_head, kv.v_dtype, host_v(kv, slots[i], h));
+            store_row(k.head<float>(i, h), host_k(kv, slots[i], h));
+            store_row(v.head<float>(i, h), host_v(kv, slots[i], h));
         }
     }
 }

@@ -179,8 +179,8 @@ std::vector<TestSequence> make_sequences() {
             s.tokens.push_back(static_cast<Token>(random.below(131)));
         }
         s.view.base_slot = next_slot;
-        next_slot += n_prompt + kDecodeSteps;
-        const auto n_pages = (n_prompt + kDecodeSteps + kKvPagePositions - 1) / kKvPagePositions;
+        const int64_t n_pages = kv_pages_of(n_prompt + kDecodeSteps);
+        next_slot += n_pages * kKvPagePositions;
         s.pages.assign(pages.end() - n_pages, pages.end());
         pages.resize(pages.size() - static_cast<size_t>(n_pages));
     }

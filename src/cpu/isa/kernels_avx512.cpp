@@ -1,3 +1,4 @@
+#include "cpu/isa/attention.h"
 #include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 #include "cpu/isa/row_kernels.h"
@@ -12,6 +13,7 @@ void add_avx512_kernels(Kernels& kernels) {
     kernels.bf16_row = bf16_row;
     fill_group_kernels<Avx512>(kernels.group);
     fill_gemm_kernels<Avx512>(kernels.gemm);
+    fill_attention_kernels<Avx512>(kernels.attention);
 }
 
 }  // namespace ridge::cpu

@@ -1,3 +1,4 @@
+#include "cpu/isa/attention.h"
 #include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 #include "cpu/isa/row_kernels.h"
@@ -12,6 +13,7 @@ void add_scalar_kernels(Kernels& kernels) {
     kernels.bf16_row = bf16_row;
     fill_group_kernels<Scalar>(kernels.group);
     fill_gemm_kernels<Scalar>(kernels.gemm);
+    fill_attention_kernels<Scalar>(kernels.attention);
 }
 
 }  // namespace ridge::cpu

@@ -18,6 +18,8 @@ struct Avx2 {
     static constexpr int kPrefetchBytes = 4096;
     // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
     static constexpr int kGemmRegs = 1, kGemmTile = 4, kGemmFloatRegs = 2, kGemmFloatTile = 6;
+    // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
+    static constexpr int kSumRegisters = 8, kPromptRows = 6, kPromptVectors = 2;
     using Int = __m256i;
     using Float = __m256;
 
@@ -108,6 +110,56 @@ struct Avx2 {
     }
     static Float load_high_nibbles(const uint8_t* p) {
         return _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load8(p)), 4));
+    }
+
+    static Float splat(float x) { return _mm256_set1_ps(x); }
+    static Float splat_f16(const uint8_t* p) {
+        int16_t bits;
+        memcpy(&bits, p, sizeof bits);
+        return _mm256_cvtph_ps(_mm_set1_epi16(bits));
+    }
+    static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+    static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }  // of NaN: b
+    static float reduce_max(Float v) {
+        __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_max_ps(four, _mm_movehdup_ps(four)));
+    }
+    static float reduce_add(Float v) {
+        __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_add_ps(four, _mm_movehdup_ps(four)));
+    }
+    // p * 2^n, where shifted is n + 1.5 * 2^23 and the result is a normal number.
+    static Float add_exponent(Float p, Float shifted) {
+        return _mm256_castsi256_ps(_mm256_add_epi32(
+            _mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+    }
+    // x < limit ? 0 : v
+    static Float zero_below(Float x, Float limit, Float v) {
+        return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLT_UQ), v);
+    }
+    // v in the first n lanes, `other` in those behind.
+    static Float keep_first(Float v, int n, Float other) {
+        const Int lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        const Int kept = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane);
+        return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(kept));
+    }
+    static void store_f16(uint8_t* p, Float v) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                         _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+    static void store_bf16(uint8_t* p, Float v) {
+        const Int bits = _mm256_castps_si256(v);
+        const Int odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+        const Int rounded =
+            _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+        const Int quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+        const Int is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        const Int upper = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
+        _mm_storeu_si128(
+            reinterpret_cast<__m128i*>(p),
+            _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
     }
 
   private:

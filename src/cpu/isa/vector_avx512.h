@@ -15,6 +15,8 @@ struct Avx512 {
     static constexpr int kPrefetchBytes = 4096;
     // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
     static constexpr int kGemmRegs = 2, kGemmTile = 6, kGemmFloatRegs = 2, kGemmFloatTile = 12;
+    // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
+    static constexpr int kSumRegisters = 16, kPromptRows = 6, kPromptVectors = 4;
     using Int = __m512i;
     using Float = __m512;
 
@@ -95,7 +97,61 @@ struct Avx512 {
         return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load16(p)), 4));
     }
 
+    static Float splat(float x) { return _mm512_set1_ps(x); }
+    static Float splat_f16(const uint8_t* p) {
+        int16_t bits;
+        memcpy(&bits, p, sizeof bits);
+        return _mm512_cvtph_ps(_mm256_set1_epi16(bits));
+    }
+    static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+    static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }  // of NaN: b
+    // In halves. g++ 12 warns of the intrinsics that reduce, and of those that take a half.
+    static float reduce_max(Float v) {
+        const __m256 eight = _mm256_max_ps(half_of<0>(v), half_of<1>(v));
+        __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_max_ps(four, _mm_movehdup_ps(four)));
+    }
+    static float reduce_add(Float v) {
+        const __m256 eight = _mm256_add_ps(half_of<0>(v), half_of<1>(v));
+        __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_add_ps(four, _mm_movehdup_ps(four)));
+    }
+    // p * 2^n, where shifted is n + 1.5 * 2^23 and the result is a normal number.
+    static Float add_exponent(Float p, Float shifted) {
+        return _mm512_castsi512_ps(_mm512_add_epi32(
+            _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
+    }
+    // x < limit ? 0 : v
+    static Float zero_below(Float x, Float limit, Float v) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
+    }
+    // v in the first n lanes, `other` in those behind.
+    static Float keep_first(Float v, int n, Float other) {
+        const auto mask = static_cast<__mmask16>(n >= 16 ? 0xffff : (1 << n) - 1);
+        return _mm512_mask_mov_ps(other, mask, v);
+    }
+    static void store_f16(uint8_t* p, Float v) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                            _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+    static void store_bf16(uint8_t* p, Float v) {
+        const Int bits = _mm512_castps_si512(v);
+        const Int odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+        const Int rounded =
+            _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        const Int quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+        const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        const Int upper = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, is_nan, quiet), 16);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(upper));
+    }
+
   private:
+    template <int half>
+    static __m256 half_of(Float v) {
+        return _mm512_maskz_extractf32x8_ps(0xff, v, half);
+    }
     static __m128i load16(const uint8_t* p) {
         return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     }

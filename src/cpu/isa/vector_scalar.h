@@ -13,6 +13,8 @@ struct Scalar {
     static constexpr bool kUnsignedWide = true;
     static constexpr int kPrefetchBytes = 2048;
     static constexpr int kGemmRegs = 1, kGemmTile = 2, kGemmFloatRegs = 2, kGemmFloatTile = 2;
+    // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
+    static constexpr int kSumRegisters = 4, kPromptRows = 2, kPromptVectors = 2;
     struct Int {
         uint32_t lane[kRows];
     };
@@ -142,6 +144,56 @@ struct Scalar {
         return each_byte(p, [](uint8_t b) { return static_cast<float>(b >> 4); });
     }
 
+    static Float splat(float x) { return broadcast(&x); }
+    static Float splat_f16(const uint8_t* p) { return splat(float_of_f16(half(p, 0))); }
+    static Float sub(Float a, Float b) {
+        for (int i = 0; i < kRows; i++) a.lane[i] -= b.lane[i];
+        return a;
+    }
+    static Float max(Float a, Float b) {  // of NaN: b
+        for (int i = 0; i < kRows; i++) b.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+        return b;
+    }
+    static float reduce_max(Float v) {
+        const float a = v.lane[0] > v.lane[2] ? v.lane[0] : v.lane[2];
+        const float b = v.lane[1] > v.lane[3] ? v.lane[1] : v.lane[3];
+        return a > b ? a : b;
+    }
+    static float reduce_add(Float v) { return (v.lane[0] + v.lane[2]) + (v.lane[1] + v.lane[3]); }
+    // p * 2^n, where shifted is n + 1.5 * 2^23 and the result is a normal number.
+    static Float add_exponent(Float p, Float shifted) {
+        for (int i = 0; i < kRows; i++) {
+            p.lane[i] =
+                float_of_bits(bits_of_float(p.lane[i]) + (bits_of_float(shifted.lane[i]) << 23));
+        }
+        return p;
+    }
+    // x < limit ? 0 : v
+    static Float zero_below(Float x, Float limit, Float v) {
+        for (int i = 0; i < kRows; i++) v.lane[i] = x.lane[i] < limit.lane[i] ? 0.0f : v.lane[i];
+        return v;
+    }
+    // v in the first n lanes, `other` in those behind.
+    static Float keep_first(Float v, int n, Float other) {
+        for (int i = 0; i < kRows; i++) other.lane[i] = i < n ? v.lane[i] : other.lane[i];
+        return other;
+    }
+    static void store_f16(uint8_t* p, Float v) {
+        for (int i = 0; i < kRows; i++) {
+            const uint16_t bits = f16_of_float(v.lane[i]);
+            memcpy(p + 2 * i, &bits, sizeof bits);
+        }
+    }
+    static void store_bf16(uint8_t* p, Float v) {
+        for (int i = 0; i < kRows; i++) {
+            const uint32_t x = bits_of_float(v.lane[i]);
+            const bool is_nan = (x & 0x7fffffffu) > 0x7f800000u;
+            const uint32_t rounded = is_nan ? x | 0x400000u : x + 0x7fffu + (x >> 16 & 1u);
+            const auto bits = static_cast<uint16_t>(rounded >> 16);
+            memcpy(p + 2 * i, &bits, sizeof bits);
+        }
+    }
+
   private:
     template <class Fn>
     static Int each(Int v, Fn fn) {
@@ -163,6 +215,26 @@ struct Scalar {
         float f;
         memcpy(&f, &bits, sizeof f);
         return f;
+    }
+    static uint32_t bits_of_float(float x) {
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        return bits;
+    }
+    // To nearest even; beyond the range infinite, a NaN quiet. Subnormals are rounded by adding
+    // 0.5, 2^23 units of 2^-24.
+    static uint16_t f16_of_float(float x) {
+        const uint32_t sign = bits_of_float(x) >> 16 & 0x8000u;
+        const uint32_t bits = bits_of_float(x) & 0x7fffffffu;
+        uint32_t rest = 0x7c00u;
+        if (bits > 0x7f800000u) {
+            rest |= 0x200u | (bits >> 13 & 0x3ffu);
+        } else if (bits < 0x38800000u) {
+            rest = bits_of_float(float_of_bits(bits) + 0.5f) - bits_of_float(0.5f);
+        } else if (bits < 0x477ff000u) {
+            rest = (bits + 0xfffu + (bits >> 13 & 1u) - (112u << 23)) >> 13;
+        }
+        return static_cast<uint16_t>(sign | rest);
     }
     // Exact. Exponent and mantissa moved up, then 2^112 times: subnormals come out right.
     static float float_of_f16(uint16_t bits) {
