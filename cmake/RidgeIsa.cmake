@@ -22,6 +22,7 @@ foreach(isa avx2 avx512 avx512_bf16 amx neon)
   if(isa IN_LIST foreign_isas)
     set_source_files_properties(${isa_sources} PROPERTIES HEADER_FILE_ONLY ON)
   else()
-    set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS "${isa_flags_${isa}}")
+    set_source_files_properties(${isa_sources} PROPERTIES COMPILE_OPTIONS
+      "${isa_flags_${isa}};${RIDGE_ISA_WARNINGS}")
   endif()
 endforeach()

@@ -264,8 +264,25 @@ CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed), weights_(se
     for (Block& block : blocks_) block.before = copy_of(block.buffer);
 }
 
+// As a backend prepares them.
+void CaseRun::pack_weights(const Layout& layout) {
+    bound_linears_ = linears_;
+    packed_.clear();
+    if (layout.rows_in_part == 0) return;
+    for (Linear& linear : bound_linears_) {
+        const int64_t bytes = layout.part_bytes(linear.weight), n = layout.n_parts(linear.weight);
+        const Buffer& buffer = packed_.emplace_back(alloc(static_cast<size_t>(bytes * n)));
+        poison(buffer);
+        for (int64_t i = 0; i < n; i++) {
+            layout.pack_part(linear.weight, i, buffer.data() + i * bytes);
+        }
+        linear.weight = packed_view(linear.weight, layout, buffer.data());
+    }
+}
+
 void CaseRun::bind(const Tables& tables, ThreadPool& pool) {
     tables_ = &tables, pool_ = &pool;
+    pack_weights(*tables.matmul_layout);
     scratch_ = {};
     scratch_.begin_step();
     call(true);
@@ -305,12 +322,12 @@ void CaseRun::call(bool planning) {
     const int64_t d_head = c_.d_head;
     switch (c_.op) {
         case Op::kEmbedRows:
-            return ops.embed_rows(step, linears_[0].weight, tokens_, out_->rows);
+            return ops.embed_rows(step, bound_linears_[0].weight, tokens_, out_->rows);
         case Op::kRmsNorm:
             return ops.rms_norm(step, {x_->rows, c_.n_heads, c_.d_in}, vector_, c_.eps,
                                 {out_->rows, c_.n_heads, c_.d_in});
         case Op::kMatmul:
-            return ops.matmul(step, x_->rows, group_of(linears_), out_->rows);
+            return ops.matmul(step, x_->rows, group_of(bound_linears_), out_->rows);
         case Op::kRope:
             return ops.rope(step, {out_->rows, c_.n_heads, d_head}, positions_, rope_table_);
         case Op::kKvAppend:

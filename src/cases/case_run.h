@@ -60,6 +60,7 @@ class CaseRun {
     void make_sample_rows();
     void make_cache(Block::Role role);
     void make_operands();
+    void pack_weights(const Layout& layout);
     void call(bool planning);
     std::string find_fault(const Block& block) const;
 
@@ -70,7 +71,9 @@ class CaseRun {
 
     std::deque<Block> blocks_;  // addresses stay
     RandomWeights weights_;
-    std::vector<Linear> linears_;
+    std::vector<Linear> linears_;        // row_major
+    std::vector<Linear> bound_linears_;  // in the layout that the tables want
+    std::deque<Buffer> packed_;
     Tensor vector_;
     Block *x_ = nullptr, *y_ = nullptr, *out_ = nullptr;  // the operands, as the op has them
     Block *k_ = nullptr, *v_ = nullptr;                   // the cache

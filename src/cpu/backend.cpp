@@ -58,8 +58,8 @@ class CpuBackend : public Backend {
     Tensor prepare(const Tensor& weight, const Layout& layout) override {
         if (weight.n_dims == 1) return to_float(weight);
         if (weight.layout == &layout) return weight;
-        CHECK(&layout == &cpu::interleaved_layout());
-        return interleave(weight);
+        CHECK(weight.layout == &row_major_layout());
+        return pack(weight, layout);
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
@@ -114,16 +114,13 @@ class CpuBackend : public Backend {
         return vector;
     }
 
-    Tensor interleave(const Tensor& weight) {
-        const int64_t bytes = cpu::group_bytes(weight), n = cpu::n_groups(weight);
+    Tensor pack(const Tensor& weight, const Layout& layout) {
+        const int64_t bytes = layout.part_bytes(weight), n = layout.n_parts(weight);
         std::byte* data = take_packed(static_cast<size_t>(bytes * n));
         pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
-            for (int64_t g = begin; g < end; g++) cpu::pack_group(weight, g, data + g * bytes);
+            for (int64_t i = begin; i < end; i++) layout.pack_part(weight, i, data + i * bytes);
         });
-        Tensor packed = weight;
-        packed.layout = &cpu::interleaved_layout();
-        packed.planes = {Plane{data, bytes / cpu::kGroupRows}};
-        return packed;
+        return packed_view(weight, layout, data);
     }
 
     // Packed weights lie one behind the other, as a step reads them, in blocks that are large
@@ -152,7 +149,7 @@ class CpuBackend : public Backend {
                   batch,  scratch_,   pool_,         planning};
         scratch_.begin_step();
         tables.step(step, model.weights, kv, result.logits);
-        if (!batch.sample_rows.empty()) {
+        if (planning || !batch.sample_rows.empty()) {
             result.sampled.resize(batch.sample_rows.size());
             tables.ops.sample(step, result.logits, result.sampled);
         }

@@ -1,10 +1,12 @@
 #include "cpu/checkpoints.h"
 
 #include "cpu/attention.h"
+#include "cpu/fused.h"
 #include "cpu/interleaved.h"
 #include "cpu/matmul.h"
 #include "cpu/plain.h"
 #include "cpu/row_ops.h"
+#include "cpu/sample.h"
 #include "ref/ref.h"
 
 namespace ridge {
@@ -34,6 +36,8 @@ constexpr Checkpoint kCheckpoints[] = {
      [](Tables& t, const Caps&) { t.ops.rope.set("rope", cpu::rope); }},
     {"swiglu", "exponentials in vectors",
      [](Tables& t, const Caps&) { t.ops.swiglu.set("swiglu", cpu::swiglu); }},
+    {"sample", "candidates found through the maxima of blocks of logits, on all threads",
+     [](Tables& t, const Caps&) { t.ops.sample.set("sample", cpu::sample); }},
     {"decode_attention",
      "decode rows by blocks of 256 positions on all threads, heads sharing each tile of the cache",
      [](Tables& t, const Caps&) {
@@ -46,6 +50,13 @@ constexpr Checkpoint kCheckpoints[] = {
      "prompt rows in blocks that multiply each tile of the cache once, the causal half skipped",
      [](Tables& t, const Caps&) {
          t.ops.attention.set("prefill_attention", cpu::prefill_attention, cpu::attention_fits);
+     }},
+    {"fused", "norms, RoPE, SwiGLU and residuals within the passes over the weights",
+     [](Tables& t, const Caps&) {
+         t.stages.attn_in.set("fused", cpu::attn_in_fused, cpu::attn_in_fits);
+         t.stages.attn_out.set("fused", cpu::attn_out_fused);
+         t.stages.ffn_in.set("fused", cpu::ffn_in_fused);
+         t.stages.ffn_out.set("fused", cpu::ffn_out_fused);
      }},
 };
 

@@ -435,7 +435,7 @@ void unpack_interleaved(const Tensor& weight, int64_t row, float* out) {
     }
 }
 
-constexpr Layout kLayout = {"interleaved", unpack_interleaved};
+constexpr Layout kLayout = {"interleaved", unpack_interleaved, kGroupRows, group_bytes, pack_group};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "cpu/interleaved.h"
 #include "cpu/kernels.h"
+#include "cpu/matmul_input.h"
 #include "model/step.h"
 
 namespace ridge::cpu {
@@ -21,39 +22,58 @@ void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out);
 // What the kernel of one class and format rounds before it multiplies.
 Operands operands_of(const Kernels& kernels, RowClass row_class, FormatId format);
 
-// The groups of 16 weight rows, or the panels of 32, of a group of weights, counted through.
-class WeightPieces {
+// One matmul in pieces: its input in the form that its kernels read, and what becomes of its
+// products. For rows of one class; takes scratch where it is made, and computes nothing in a dry
+// run.
+class Matmul {
   public:
-    WeightPieces(const LinearGroup& weights, int rows_in_piece);
-    int64_t size() const { return first_[static_cast<size_t>(n_weights_)]; }
+    enum class Input : uint8_t { kRows, kNormed };
+    Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in, const LinearGroup& weights,
+           Input input = Input::kRows);
 
-    struct Piece {
-        const Linear* linear;
-        int64_t index;   // in its weight
-        int64_t row;     // first row of the weight
-        int64_t n_rows;  // that the weight has of it
-        int64_t column;  // of out, for the first row
-    };
-    Piece operator[](int64_t i) const;
+    // One of these: x [n_rows, d_in] f32; or its norm, x / rms(x) * weight [d_in].
+    void set_input(Rows x) { input_.set(x); }
+    void set_normed_input(Rows x, const Tensor& weight, float eps) {
+        input_.set_normed(x, weight, eps);
+    }
+    // Then one of these, on all threads:
+    void store(Rows out);   // out[i, j] = product + bias    out [n_rows, sum of d_out]
+    void add_to(Rows out);  // out[i, j] += product + bias
+    // out[i, j] = silu(gate) * up of two weights of one shape      out [n_rows, d_out]
+    void store_swiglu(Rows out);
 
   private:
+    template <class Use>
+    void run(int n_side_by_side, Use use);
+
+    Step& s_;
+    const Kernels& kernels_;
     LinearGroup weights_;
-    int n_weights_, rows_in_piece_;
-    std::array<int64_t, 4> first_{}, column_{};
+    bool panels_;
+    int64_t n_rows_;
+    MatmulInput input_;
+    Rows packed_, rooms_;  // [n_threads, ...] rooms of one thread each
+    int64_t packed_bytes_ = 0, code_floats_ = 0, scale_floats_ = 0;
+
+    struct Piece;
+    template <class Use>
+    void run_groups(const Piece* pieces, int n, int worker, Use use);
+    template <class Use>
+    void run_panels(const Piece* pieces, int n, int worker, Use use);
+    const uint8_t* group(const Tensor& weight, int64_t group, int worker, int room) const;
 };
 
-// Room for one group for each thread, where weights are row_major and are packed as they are read.
-class GroupRoom {
-  public:
-    // Takes scratch for `n` groups a thread of the largest weight.
-    GroupRoom(Step& s, const LinearGroup& weights, int n = 1);
-    // The packed codes of a group of `weight`; room `i` of the worker's.
-    const uint8_t* group(const Tensor& weight, int64_t group, int worker, int i = 0) const;
-
-  private:
-    Rows rows_;
-    int n_;
-    int64_t bytes_ = 0;
-};
+// Calls body(row_class, first_row, n_rows) for each run of rows of one class.
+template <class Body>
+void for_each_class(const Step& s, Body body) {
+    for (size_t begin = 0, end; begin < s.spans.size(); begin = end) {
+        const RowClass row_class = s.spans[begin].row_class;
+        int64_t n = 0;
+        for (end = begin; end < s.spans.size() && s.spans[end].row_class == row_class; end++) {
+            n += s.spans[end].n_rows;
+        }
+        body(row_class, int64_t{s.spans[begin].first_row}, n);
+    }
+}
 
 }  // namespace ridge::cpu

@@ -8,7 +8,8 @@
 namespace ridge::cpu {
 namespace {
 
-constexpr int64_t kQuantiseGrain = 2048;  // elements that a thread rounds at a time
+constexpr int64_t kQuantiseGrain = 2048;  // elements of a cut row that a thread rounds at a time
+constexpr int64_t kRowGrain = 4096;       // elements of whole rows: not worth waking a thread for
 
 // Rows of bf16 lie an odd number of cache lines apart: sixteen rows of a tile at a distance of a
 // power of two would fight for the same places of the first cache.
@@ -47,22 +48,60 @@ void MatmulInput::want(Operands operands) {
     }
 }
 
-void MatmulInput::set(Rows x) {
-    CHECK(x.n_rows == n_rows_ && x.n_cols == d_in_);
-    if (wants_values_) set_values(x);
-    if (codes_.n_rows > 0) quantise(x);
-    if (halves_.n_rows > 0) round(x);
+void MatmulInput::want_norm() {
+    normed_ = s_.scratch(n_rows_, d_in_);
 }
 
-void MatmulInput::set_values(Rows x) {
-    const bool whole = d_in_ % kBlock == 0;
-    for (int64_t i = 0; i < n_rows_ && !whole; i++) {
-        float* row = values_.row<float>(i);
-        memcpy(row, x.row<float>(i), static_cast<size_t>(d_in_) * sizeof(float));
-        std::fill(row + d_in_, row + n_padded_, 0.0f);
+void MatmulInput::set(Rows x) {
+    CHECK(x.n_rows == n_rows_ && x.n_cols == d_in_);
+    point_at_forms();
+    if (wants_values_ && values_.n_rows == 0) {
+        x_.values = x.row<float>(0), x_.value_stride = x.stride;
     }
-    x_.values = whole ? x.row<float>(0) : values_.row<float>(0);
-    x_.value_stride = whole ? x.stride : values_.stride;
+    // A long row is cut, since blocks know nothing of each other: a decode step has one alone.
+    const bool cut = n_rows_ == 1 && codes_.n_rows > 0 && n_padded_ >= 2 * kQuantiseGrain;
+    if (cut) {
+        const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
+        s_.pool.parallel_for(n_pieces, 1, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; i++) {
+                const int64_t first = i * kQuantiseGrain;
+                quantise(0, first, std::min(kQuantiseGrain, n_padded_ - first), x.row<float>(0));
+            }
+        });
+    }
+    if (cut && halves_.n_rows == 0 && values_.n_rows == 0) return;
+    const int64_t grain = std::max<int64_t>(1, kRowGrain / n_padded_);
+    s_.pool.parallel_for(n_rows_, grain, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) set_row(i, x.row<float>(i));
+    });
+}
+
+void MatmulInput::set_normed(Rows x, const Tensor& weight, float eps) {
+    CHECK(x.n_rows == n_rows_ && x.n_cols == d_in_ && normed_.n_rows > 0);
+    CHECK(weight.format->id == FormatId::kF32 && weight.n_cols() == d_in_);
+    auto* w = reinterpret_cast<const float*>(weight.planes[0].data);
+    point_at_forms();
+    if (wants_values_ && values_.n_rows == 0) {
+        x_.values = normed_.row<float>(0), x_.value_stride = normed_.stride;
+    }
+    const int64_t grain = std::max<int64_t>(1, kRowGrain / n_padded_);
+    s_.pool.parallel_for(n_rows_, grain, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) {
+            float* row = normed_.row<float>(i);
+            kernels_.rows.rms_norm(x.row<float>(i), d_in_, w, eps, row);
+            set_row(i, row);
+        }
+    });
+}
+
+void MatmulInput::set_row(int64_t row, const float* x) {
+    if (values_.n_rows > 0) {
+        float* to = values_.row<float>(row);
+        memcpy(to, x, static_cast<size_t>(d_in_) * sizeof(float));
+        std::fill(to + d_in_, to + n_padded_, 0.0f);
+    }
+    if (codes_.n_rows > 0) quantise(row, 0, n_padded_, x);
+    if (halves_.n_rows > 0) kernels_.bf16_row(x, d_in_, n_padded_, halves_.row<uint16_t>(row));
 }
 
 // One row of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
@@ -79,37 +118,26 @@ QuantisedRow MatmulInput::quantised_row(int64_t row) const {
     return out;
 }
 
-void MatmulInput::quantise(Rows x) {
-    // Pieces of a row are rows of their own to quantise_row: blocks know nothing of each other.
-    const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
-    s_.pool.parallel_for(n_rows_ * n_pieces, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; i++) {
-            const int64_t first = i % n_pieces * kQuantiseGrain, block = first / kBlock;
-            const int64_t n_padded = std::min(kQuantiseGrain, n_padded_ - first);
-            const int64_t n = std::clamp<int64_t>(d_in_ - first, 0, n_padded);
-            QuantisedRow out = quantised_row(i / n_pieces);
-            out.codes += first;
-            out.scales += block, out.scaled_sums += block, out.negated_sums += block;
-            out.scaled_half_sums += 2 * block, out.negated_half_sums += 2 * block;
-            kernels_.quantise_row(x.row<float>(i / n_pieces) + first, n, n_padded, out);
-        }
-    });
+void MatmulInput::quantise(int64_t row, int64_t first, int64_t n_padded, const float* x) {
+    const int64_t block = first / kBlock;
+    QuantisedRow out = quantised_row(row);
+    out.codes += first;
+    out.scales += block, out.scaled_sums += block, out.negated_sums += block;
+    out.scaled_half_sums += 2 * block, out.negated_half_sums += 2 * block;
+    kernels_.quantise_row(x + first, std::clamp<int64_t>(d_in_ - first, 0, n_padded), n_padded,
+                          out);
+}
+
+void MatmulInput::point_at_forms() {
+    if (values_.n_rows > 0) x_.values = values_.row<float>(0), x_.value_stride = values_.stride;
+    if (halves_.n_rows > 0) x_.halves = halves_.row<uint16_t>(0), x_.half_stride = halves_.stride;
+    if (codes_.n_rows == 0) return;
     const QuantisedRow row = quantised_row(0);
     x_.codes = row.codes;
     x_.code_stride = codes_.stride * 4;
     x_.scales = row.scales, x_.scaled_sums = row.scaled_sums, x_.negated_sums = row.negated_sums;
     x_.scaled_half_sums = row.scaled_half_sums, x_.negated_half_sums = row.negated_half_sums;
     x_.block_stride = blocks_.stride;
-}
-
-void MatmulInput::round(Rows x) {
-    s_.pool.parallel_for(n_rows_, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; i++) {
-            kernels_.bf16_row(x.row<float>(i), d_in_, n_padded_, halves_.row<uint16_t>(i));
-        }
-    });
-    x_.halves = halves_.row<uint16_t>(0);
-    x_.half_stride = halves_.stride;
 }
 
 }  // namespace ridge::cpu

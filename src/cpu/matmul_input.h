@@ -16,23 +16,29 @@ class MatmulInput {
     // Takes scratch for the forms that are wanted; computes nothing.
     MatmulInput(Step& s, int64_t n_rows, int64_t d_in);
     void want(Operands operands);  // before the first of the calls below
+    void want_norm();              // before set_normed
 
     // x [n_rows, d_in] f32, which must stay while the forms are used. On all threads.
     void set(Rows x);
 
+    // The same of x / sqrt(mean(x^2) + eps) * weight, weight [d_in] f32: rows are normed as they
+    // are rounded, on the thread that does so.
+    void set_normed(Rows x, const Tensor& weight, float eps);
+
     const Activations& activations() const { return x_; }
 
   private:
-    void set_values(Rows x);
-    void quantise(Rows x);
-    void round(Rows x);
+    // One row, or of a row's quantisation a part, into the forms that are wanted.
+    void set_row(int64_t row, const float* x);
+    void quantise(int64_t row, int64_t first, int64_t n_padded, const float* x);
     QuantisedRow quantised_row(int64_t row) const;
+    void point_at_forms();
 
     Step& s_;
     const Kernels& kernels_;
     int64_t n_rows_, d_in_, n_padded_;
     bool wants_values_ = false;
-    Rows codes_, blocks_, values_, halves_;  // without a buffer: not wanted
+    Rows codes_, blocks_, values_, halves_, normed_;  // without rows: not wanted
     Activations x_{};
 };
 

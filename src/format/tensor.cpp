@@ -17,7 +17,7 @@ void unpack_row_major(const Tensor& tensor, int64_t row, float* out) {
                               tensor.n_cols(), out);
 }
 
-constexpr Layout kRowMajor = {"row_major", unpack_row_major};
+constexpr Layout kRowMajor = {"row_major", unpack_row_major, 0, nullptr, nullptr};
 
 }  // namespace
 
@@ -33,6 +33,14 @@ int64_t Tensor::n_bytes() const {
 
 const Layout& row_major_layout() {
     return kRowMajor;
+}
+
+Tensor packed_view(const Tensor& row_major, const Layout& layout, const std::byte* data) {
+    CHECK(layout.rows_in_part > 0);
+    Tensor packed = row_major;
+    packed.layout = &layout;
+    packed.planes = {Plane{data, layout.part_bytes(row_major) / layout.rows_in_part}};
+    return packed;
 }
 
 void unpack_row(const Tensor& tensor, int64_t row, float* out) {

@@ -45,13 +45,24 @@ struct Tensor {
 
 // A way to place a tensor's rows in memory. `row_major` is the files' own; backends add others
 // (interleaved rows, tiles), each with the function that reads one row back, so that plain kernels
-// and tests read any of them.
+// and tests read any of them. A packed tensor is one run of parts, of rows_in_part rows each.
 struct Layout {
     std::string_view name;
     void (*unpack_row)(const Tensor& tensor, int64_t row, float* out);  // out [n_cols] f32
+    // Null in row_major: nothing is packed.
+    int rows_in_part = 0;
+    int64_t (*part_bytes)(const Tensor& tensor) = nullptr;
+    void (*pack_part)(const Tensor& row_major, int64_t part, std::byte* out) = nullptr;
+
+    int64_t n_parts(const Tensor& tensor) const {
+        return (tensor.n_rows() + rows_in_part - 1) / rows_in_part;
+    }
 };
 
 const Layout& row_major_layout();
+
+// The tensor as it is once its parts have been packed to `data`, one behind the other.
+Tensor packed_view(const Tensor& row_major, const Layout& layout, const std::byte* data);
 
 // Row `row` of a tensor in any layout, as float32. out [n_cols].
 void unpack_row(const Tensor& tensor, int64_t row, float* out);

@@ -4,76 +4,12 @@
 #include <map>
 
 #include "cases/case_run.h"
-#include "cpu/checkpoints.h"
-#include "cpu/isa.h"
-#include "cpu/kernels_of_isa.h"
+#include "kernels/checkpoint_tables.h"
 #include "ref/ref.h"
 #include "support/seed.h"
 
 namespace ridge {
 namespace {
-
-// The tables at one checkpoint of the CPU, and on one instruction set.
-struct CheckpointTables {
-    std::string name;
-    Tables tables;
-};
-
-const cpu::Kernels* kernels_of(Isa isa) {
-    static std::map<Isa, cpu::Kernels> all;
-    const auto found = all.find(isa);
-    if (found != all.end()) return &found->second;
-    return &all.emplace(isa, cpu::kernels_of_isa(isa)).first->second;
-}
-
-size_t n_entries(const Tables& tables, Op op) {
-    const Ops& ops = tables.ops;
-    switch (op) {
-        case Op::kEmbedRows:
-            return ops.embed_rows.entries().size();
-        case Op::kRmsNorm:
-            return ops.rms_norm.entries().size();
-        case Op::kMatmul:
-            return ops.matmul.entries().size();
-        case Op::kRope:
-            return ops.rope.entries().size();
-        case Op::kKvAppend:
-            return ops.kv_append.entries().size();
-        case Op::kAttention:
-            return ops.attention.entries().size();
-        case Op::kSwiglu:
-            return ops.swiglu.entries().size();
-        case Op::kAdd:
-            return ops.add.entries().size();
-        case Op::kSample:
-            return ops.sample.entries().size();
-    }
-    return 0;
-}
-
-// The checkpoints that change what runs for `op`, but for the reference itself where others do;
-// those that use kernels of an instruction set on each that the machine has.
-std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
-    std::vector<CheckpointTables> result;
-    size_t n_before = 0;
-    for (const Checkpoint& checkpoint : cpu_checkpoints()) {
-        size_t n = n_before;
-        for (Isa isa : available_isas()) {
-            const Caps caps{n_threads, kernels_of(isa), isa_name(isa)};
-            Tables tables = resolve_tables(cpu_checkpoints(), checkpoint.name, caps);
-            n = n_entries(tables, op);
-            if (n == n_before) break;
-            const bool any_isa = tables.kernels == nullptr;
-            result.push_back({any_isa ? std::string(checkpoint.name)
-                                      : fmt::format("{} on {}", checkpoint.name, isa_name(isa)),
-                              std::move(tables)});
-            if (any_isa) break;
-        }
-        n_before = n;
-    }
-    if (result.size() > 1) result.erase(result.begin());
-    return result;
-}
 
 std::vector<Case> cases_of(Op op) {
     std::vector<Case> cases = all_cases();
@@ -93,9 +29,10 @@ TEST_P(Kernels, agree_with_the_reference_on_any_number_of_threads) {
     uint64_t seed = test_seed();
     for (const Case& c : cases_of(GetParam())) {
         CaseRun run(c, ++seed);
-        const Outputs want = run.run(ref_tables, one);
+        Outputs want = run.run(ref_tables, one);
         ASSERT_EQ(want.fault, "") << c.name;
         for (const CheckpointTables& checkpoint : checkpoints) {
+            if (c.op == Op::kMatmul) want = run.run(reference_for(checkpoint), one);
             SCOPED_TRACE(fmt::format("{}, checkpoint {}, RIDGE_SEED={}", c.name, checkpoint.name,
                                      test_seed()));
             const Outputs got = run.run(checkpoint.tables, one);
@@ -103,6 +40,11 @@ TEST_P(Kernels, agree_with_the_reference_on_any_number_of_threads) {
             EXPECT_EQ(difference.fault, "");
             EXPECT_TRUE(same_bits(got, run.run(checkpoint.tables, two))) << "on 2 threads";
             EXPECT_TRUE(same_bits(got, run.run(checkpoint.tables, three))) << "on 3 threads";
+            if (c.op == Op::kMatmul && checkpoint.tables.matmul_layout != &row_major_layout()) {
+                Tables unpacked = checkpoint.tables;
+                unpacked.matmul_layout = &row_major_layout();
+                EXPECT_TRUE(same_bits(got, run.run(unpacked, two))) << "weights as files have them";
+            }
             Difference& w = worst[checkpoint.name];
             w.worst = std::max(w.worst, difference.worst);
             w.relative_l2 = std::max(w.relative_l2, difference.relative_l2);
@@ -195,7 +137,7 @@ Case attention_of(std::vector<CaseSequence> sequences, DType dtype, bool paged) 
 TEST(BatchInvariance, a_sequence_attends_alone_as_among_others) {
     ThreadPool pool(2);
     for (const CheckpointTables& checkpoint : checkpoints_of(Op::kAttention, 2)) {
-        for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
             for (bool paged : {false, true}) {
                 const std::vector<CaseSequence> sequences = eight_sequences();
                 const Outputs together = run_case(attention_of(sequences, dtype, paged),

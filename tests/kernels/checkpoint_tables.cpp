@@ -1,0 +1,148 @@
+#include "kernels/checkpoint_tables.h"
+
+#include <cmath>
+#include <deque>
+
+#include "base/half.h"
+#include "cpu/checkpoints.h"
+#include "cpu/isa.h"
+#include "cpu/kernels_of_isa.h"
+#include "cpu/matmul.h"
+#include "ref/ref.h"
+
+namespace ridge {
+namespace {
+
+size_t n_entries(const Tables& tables, Op op) {
+    const Ops& ops = tables.ops;
+    switch (op) {
+        case Op::kEmbedRows:
+            return ops.embed_rows.entries().size();
+        case Op::kRmsNorm:
+            return ops.rms_norm.entries().size();
+        case Op::kMatmul:
+            return ops.matmul.entries().size();
+        case Op::kRope:
+            return ops.rope.entries().size();
+        case Op::kKvAppend:
+            return ops.kv_append.entries().size();
+        case Op::kAttention:
+            return ops.attention.entries().size();
+        case Op::kSwiglu:
+            return ops.swiglu.entries().size();
+        case Op::kAdd:
+            return ops.add.entries().size();
+        case Op::kSample:
+            return ops.sample.entries().size();
+    }
+    return 0;
+}
+
+struct IsaKernels {
+    Isa isa;
+    cpu::Kernels kernels;
+};
+
+const std::deque<IsaKernels>& all_kernels() {
+    static const std::deque<IsaKernels> all = [] {
+        std::deque<IsaKernels> kernels;
+        for (Isa isa : available_isas()) kernels.push_back({isa, cpu::kernels_of_isa(isa)});
+        return kernels;
+    }();
+    return all;
+}
+
+// Symmetric int8 in blocks of 32: the definition, in the few roundings that quantise_row has.
+void round_to_int8(std::vector<float>& x) {
+    for (size_t first = 0; first < x.size(); first += 32) {
+        const size_t end = std::min(first + 32, x.size());
+        float max = 0;
+        for (size_t i = first; i < end; i++) max = std::max(max, std::abs(x[i]));
+        const float scale = max / 127.0f;
+        for (size_t i = first; i < end && max > 0; i++) {
+            x[i] = scale * std::nearbyint(x[i] * (127.0f / max));
+        }
+    }
+}
+
+void round_to_bf16(std::vector<float>& x) {
+    for (float& value : x) value = to_float(to_bf16(value));
+}
+
+// `kByClass`: prompt rows have kernels of their own.
+template <bool kByClass>
+void matmul_of_rounded(Step& s, Rows x, LinearGroup weights, Rows out) {
+    if (s.planning) return;
+    const auto& kernels = *static_cast<const cpu::Kernels*>(s.tables.kernels);
+    int64_t column = 0;
+    for (int g = 0; g < weights.n_weights; g++) {
+        const Linear& linear = *weights.weights[static_cast<size_t>(g)];
+        std::vector<float> w(static_cast<size_t>(x.n_cols)),
+            bias(static_cast<size_t>(linear.weight.n_rows()));
+        if (linear.bias) unpack_row(linear.bias, 0, bias.data());
+        for (const SequenceSpan& span : s.spans) {
+            const cpu::Operands operands = cpu::operands_of(
+                kernels, kByClass ? span.row_class : RowClass::kDecode, linear.weight.format->id);
+            std::vector<std::vector<float>> rows;
+            for (int32_t i = 0; i < span.n_rows; i++) {
+                const float* row = x.row<float>(span.first_row + i);
+                auto& rounded = rows.emplace_back(row, row + x.n_cols);
+                if (operands == cpu::Operands::kInt8) round_to_int8(rounded);
+                if (operands == cpu::Operands::kBF16) round_to_bf16(rounded);
+            }
+            for (int64_t j = 0; j < linear.weight.n_rows(); j++) {
+                unpack_row(linear.weight, j, w.data());
+                if (operands == cpu::Operands::kBF16) round_to_bf16(w);
+                for (int32_t i = 0; i < span.n_rows; i++) {
+                    double sum = bias[static_cast<size_t>(j)];
+                    for (size_t k = 0; k < w.size(); k++) {
+                        sum += double{rows[static_cast<size_t>(i)][k]} * double{w[k]};
+                    }
+                    out.row<float>(span.first_row + i)[column + j] = static_cast<float>(sum);
+                }
+            }
+        }
+        column += linear.weight.n_rows();
+    }
+}
+
+}  // namespace
+
+std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
+    std::vector<CheckpointTables> result;
+    size_t n_before = 0;
+    for (const Checkpoint& checkpoint : cpu_checkpoints()) {
+        const Caps plain_caps{n_threads, &all_kernels()[0].kernels, isa_name(Isa::kScalar)};
+        Tables tables = resolve_tables(cpu_checkpoints(), checkpoint.name, plain_caps);
+        const size_t n = n_entries(tables, op);
+        if (n == n_before) continue;
+        n_before = n;
+        if (tables.kernels == nullptr) {
+            result.push_back({std::string(checkpoint.name), std::move(tables)});
+            continue;
+        }
+        for (const IsaKernels& k : all_kernels()) {
+            const Caps caps{n_threads, &k.kernels, isa_name(k.isa)};
+            result.push_back({std::string(checkpoint.name) + " on " + std::string(isa_name(k.isa)),
+                              resolve_tables(cpu_checkpoints(), checkpoint.name, caps)});
+        }
+    }
+    if (result.size() > 1) result.erase(result.begin());
+    return result;
+}
+
+Tables reference_for(const CheckpointTables& checkpoint) {
+    Tables tables;
+    ref::add_ref_ops(tables, "ref");
+    tables.kernels = checkpoint.tables.kernels;
+    bool grouped = false, by_class = false;
+    for (const auto& entry : checkpoint.tables.ops.matmul.entries()) {
+        grouped = grouped || entry.checkpoint == "matvec";
+        by_class = by_class || entry.checkpoint == "gemm";
+    }
+    if (grouped) tables.ops.matmul.set("rounded", matmul_of_rounded<false>);
+    if (by_class) tables.ops.matmul.set("rounded", matmul_of_rounded<true>);
+    return tables;
+}
+
+}  // namespace ridge
