@@ -42,8 +42,8 @@ const Candidate* Ranking::at(size_t i) {
 
 void Ranking::keep_first(size_t n) {
     collect_until(n);
-    if (n >= n_collected_) return;
-    if (n > n_sorted_) select(n);
+    if (n > n_collected_) return;
+    if (n > n_sorted_ && n < n_collected_) select(n);
     n_collected_ = n;
     n_sorted_ = std::min(n_sorted_, n);
     complete_ = true;
