@@ -119,13 +119,14 @@ def builds(folder, tool="llama-bench"):
 
 
 def bench(program, model, n_threads, n_prompt, n_gen, n_depth, repeats=1, flash_attn="auto", type_k="f16",
-          type_v="f16"):
-    """One run of llama-bench: the list of its results. n_prompt, n_gen and n_depth are lists; 0 leaves a test out."""
+          type_v="f16", prefix=()):
+    """One run of llama-bench: the list of its results. n_prompt, n_gen and n_depth are lists; 0 leaves a test out.
+    `prefix` is put before the command, as in ["chrt", "--rr", "10"]."""
     def joined(values):
         return ",".join(str(v) for v in values)
-    command = [str(program), "-m", str(model), "-t", str(n_threads), "-p", joined(n_prompt), "-n", joined(n_gen),
+    command = [*prefix, str(program), "-m", str(model), "-t", str(n_threads), "-p", joined(n_prompt), "-n", joined(n_gen),
                "-d", joined(n_depth), "-r", str(repeats), "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
-               "-ngl", "0", "-o", "json"]
+               "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no message"]

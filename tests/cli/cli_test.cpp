@@ -22,7 +22,7 @@ TEST(Program, says_how_it_is_used) {
     EXPECT_EQ(help.status, 0);
     EXPECT_EQ(help.err, "");
     for (const char* command :
-         {"run", "chat", "tokenize", "template", "eval", "inspect", "synth", "version"}) {
+         {"run", "chat", "tokenize", "template", "eval", "inspect", "bench", "synth", "version"}) {
         SCOPED_TRACE(command);
         EXPECT_NE(help.out.find(std::string("\n  ") + command), std::string::npos);
         Result one = run({command, "--help"});
@@ -41,7 +41,7 @@ TEST(Program, names_what_it_does_not_know_and_guesses) {
     expect_error({"run", "-m", "x", "-p", "y", "word"}, 2, "unexpected argument \"word\"");
     expect_error({"run", "-m", "x", "-p"}, 2, "-p needs a value");
     for (const char* command :
-         {"chat", "tokenize", "template", "eval", "inspect", "synth", "version"})
+         {"chat", "tokenize", "template", "eval", "inspect", "bench", "synth", "version"})
         expect_error({command, "--no-such-option"}, 2, "unknown option --no-such-option");
 }
 

@@ -36,6 +36,74 @@ TEST(Values, integers_are_taken_whole_and_within_their_range) {
     }
 }
 
+TEST(Values, lists_of_integers_hold_numbers_and_ranges) {
+    using List = std::vector<int64_t>;
+    auto list = [](const char* text) { return parse_integers("-p", text, 0, 4096); };
+    EXPECT_EQ(list("512"), List({512}));
+    EXPECT_EQ(list("128,512,128"), List({128, 512, 128})) << "order and repeats stay";
+    EXPECT_EQ(list("1-4"), List({1, 2, 3, 4}));
+    EXPECT_EQ(list("3-3"), List({3}));
+    EXPECT_EQ(list("128-512+128"), List({128, 256, 384, 512}));
+    EXPECT_EQ(list("100-512+200"), List({100, 300, 500})) << "never beyond the last";
+    EXPECT_EQ(list("128-1024*2"), List({128, 256, 512, 1024}));
+    EXPECT_EQ(list("1-100*3"), List({1, 3, 9, 27, 81}));
+    EXPECT_EQ(list("0,16-64*4,7"), List({0, 16, 64, 7}));
+    EXPECT_EQ(list("0-2"), List({0, 1, 2}));
+    EXPECT_EQ(parse_integers("-p", "1-9223372036854775807*4611686018427387904", 0, INT64_MAX),
+              List({1, int64_t{1} << 62}))
+        << "nothing overflows";
+    EXPECT_EQ(parse_integers("-p", "5-9223372036854775807+9223372036854775803", 0, INT64_MAX),
+              List({5}));
+    EXPECT_EQ(list("1-1000").size(), kMaxListValues);
+}
+
+TEST(Values, lists_of_integers_refuse_what_is_none) {
+    for (const char* bad : {"",
+                            ",",
+                            "1,",
+                            ",1",
+                            "1,,2",
+                            "x",
+                            "-1",
+                            "1-",
+                            "-",
+                            "4-1",
+                            "1-4+",
+                            "1-4+0",
+                            "1-4*1",
+                            "1-4*0",
+                            "1-4*",
+                            "0-4*2",
+                            "1+4",
+                            "1*4",
+                            "1+2-4",
+                            "1-4+-1",
+                            "1-4+1*2",
+                            "1-2-3",
+                            "4097",
+                            "1-4097",
+                            "1 ,2",
+                            "1.5",
+                            "99999999999999999999",
+                            "1-99999999999999999999"}) {
+        SCOPED_TRACE(bad);
+        std::string message = usage_error([&] { parse_integers("-p", bad, 0, 4096); });
+        EXPECT_EQ(message.rfind("-p \"", 0), 0u) << message;
+        EXPECT_NE(message.find("from 0 to 4096"), std::string::npos) << message;
+    }
+    for (const char* many : {"1-1001", "0-4096", "1-1000,1"}) {
+        std::string message = usage_error([&] { parse_integers("-p", many, 0, 4096); });
+        EXPECT_NE(message.find("at most 1000"), std::string::npos) << message;
+    }
+}
+
+TEST(Values, words_stand_between_commas) {
+    EXPECT_EQ(parse_words("-ctk", "f16"), std::vector<std::string>({"f16"}));
+    EXPECT_EQ(parse_words("-ctk", "f16,f32"), std::vector<std::string>({"f16", "f32"}));
+    for (const char* bad : {"", ",", "a,", ",a", "a,,b"})
+        usage_error([&] { parse_words("-ctk", bad); });
+}
+
 TEST(Values, numbers_are_finite_and_within_their_range) {
     EXPECT_EQ(parse_number("--temp", "0", 0, 100), 0);
     EXPECT_EQ(parse_number("--temp", "0.5", 0, 100), 0.5);

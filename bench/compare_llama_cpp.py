@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Times Ridge and llama.cpp in turns on the same files, threads, prompts and lengths.
+
+    bench/peers/llama_cpp.py build --folder /opt/peer
+    bench/compare_llama_cpp.py --peer /opt/peer -o bench/results/MACHINE/llama_cpp.json
+    bench/compare_llama_cpp.py --peer /opt/peer -m synth:llama-3.2-1b:Q4_K -p 512 -d 0 -r 5      # some minutes
+
+Each round runs one after the other for each model and depth, in a fresh process with one warm-up and one sample:
+Ridge, llama.cpp, Ridge, llama.cpp, ... llama.cpp runs as it is fastest: a pilot that is not counted tries each build
+(with and without AMX, where the processor has it) with flash attention on and off, and each test keeps the best.
+Ridge measures the read wall of the machine in each of its runs. Compared are medians; every sample is in the JSON.
+
+The default files are SmolLM2-135M in Q4_1 and random weights of the shapes of Llama 3.2 1B and Qwen3 4B, which
+`ridge synth` writes into --models once (14 GB). Prompts are timed at depth 0 alone.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
+import llama_cpp  # noqa: E402
+
+SMOLLM2 = "~/.cache/ridge/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+DEFAULT_MODELS = [SMOLLM2] + [f"synth:llama-3.2-1b:{f}" for f in ["BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "Q4_K_M"]] + [
+    f"synth:qwen3-4b:{f}" for f in ["Q4_0", "Q4_K_M"]]
+
+
+def fail(message):
+    sys.exit(f"compare_llama_cpp.py: {message}")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def find_model(name, options):
+    """The file of a model; one of random weights is written where it is not there yet."""
+    if not name.startswith("synth:"):
+        path = pathlib.Path(name).expanduser()
+        if not path.exists():
+            fail(f"-m {path}: no such file")
+        return path
+    try:
+        _, shape, weights = name.split(":")
+    except ValueError:
+        fail(f"-m {name}: expected synth:NAME:FORMAT")
+    path = pathlib.Path(options.models) / f"{shape}.{weights}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        say(f"writing {path}")
+        subprocess.run([options.ridge, "synth", shape, "--format", weights, "-o", str(path), "-q"], check=True)
+    return path
+
+
+def joined(values):
+    return ",".join(str(value) for value in values) or "0"
+
+
+def test_key(result):
+    return result["n_prompt"], result["n_gen"], result["n_depth"]
+
+
+class Peer:
+    """llama.cpp in each way of running it."""
+
+    def __init__(self, options):
+        self.options = options
+        self.builds = llama_cpp.builds(options.peer)
+        self.ways = [(build, fa) for build in self.builds for fa in options.flash_attn]
+
+    def run(self, way, model, prompts, gens, depth, repeats):
+        build, fa = way
+        options = self.options
+        results = llama_cpp.bench(self.builds[build], model, options.threads, prompts or [0], gens or [0], [depth],
+                                  repeats, fa, options.type_k, options.type_v, options.prefix)
+        return {test_key(r): r for r in results}
+
+    def pilot(self, model, prompts, gens, depth):
+        """The fastest way of each test, and what each way reached."""
+        reached = {}
+        for way in self.ways:
+            for key, result in self.run(way, model, prompts, gens, depth, 2).items():
+                reached.setdefault(key, {})[way] = max(result["samples_ts"])
+        return {key: max(rates, key=rates.get) for key, rates in reached.items()}, reached
+
+
+def run_ridge(model, prompts, gens, depth, options):
+    command = [*options.prefix, options.ridge, "bench", "-m", str(model), "-t", str(options.threads), "-p",
+               joined(prompts), "-n", joined(gens), "-d", str(depth), "-r", "1", "-ctk", options.type_k, "-ctv",
+               options.type_v, "-o", "json", "-q", *options.ridge_option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        fail(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
+    return {test_key(r): r for r in json.loads(done.stdout)}
+
+
+class Test:
+    """All samples of one test on one model."""
+
+    def __init__(self, model, key, way, reached):
+        self.model, self.key, self.way = model, key, way
+        self.reached = {f"{build}, fa {fa}": rate for (build, fa), rate in reached.items()}
+        self.ridge, self.peer, self.loads = [], [], []
+
+    def add(self, ridge, peer):
+        self.ridge.append(ridge)
+        self.peer.append(peer)
+        self.loads.append(os.getloadavg()[0])
+
+    def result(self):
+        first = self.ridge[0]
+        ridge = [r["samples_ts"][0] for r in self.ridge]
+        peer = [r["samples_ts"][0] for r in self.peer]
+        walls = [r["read_wall_gbps"] for r in self.ridge]
+        n_bytes = first["bytes_per_token"]
+        wall = statistics.median(walls)
+
+        def share(rates):
+            return statistics.median(rates) * n_bytes * 1e-9 / wall if n_bytes else None
+        return {
+            "model": self.model.name, "model_size": first["model_size"], "n_prompt": self.key[0],
+            "n_gen": self.key[1], "n_depth": self.key[2], "ratio": statistics.median(ridge) / statistics.median(peer),
+            "bytes_per_token": n_bytes, "read_wall_gbps": wall, "read_wall_samples_gbps": walls,
+            "load_average": self.loads,
+            "ridge": {"median_ts": statistics.median(ridge), "samples_ts": ridge, "share_of_wall": share(ridge),
+                      "build_commit": first["build_commit"], "isa": first["isa"], "checkpoint": first["checkpoint"]},
+            "peer": {"median_ts": statistics.median(peer), "samples_ts": peer, "share_of_wall": share(peer),
+                     "build": self.way[0], "flash_attn": self.way[1], "pilot_ts": self.reached},
+        }
+
+
+def compare(model, prompts, gens, depth, peer, options):
+    """The results of one model at one depth."""
+    say(f"{model.name} at {depth}: pilot of llama.cpp")
+    way_of, reached = peer.pilot(model, prompts, gens, depth)
+    tests = {key: Test(model, key, way, reached[key]) for key, way in way_of.items()}
+    for number in range(options.rounds):
+        ridge = run_ridge(model, prompts, gens, depth, options)
+        others = {}
+        for way in dict.fromkeys(way_of.values()):
+            mine = [key for key in way_of if way_of[key] == way]
+            others |= peer.run(way, model, [k[0] for k in mine if k[0]], [k[1] for k in mine if k[1]], depth, 1)
+        for key, test in tests.items():
+            test.add(ridge[key], others[key])
+        say(f"{model.name} at {depth}: round {number + 1} of {options.rounds}")
+    return [test.result() for test in tests.values()]
+
+
+TABLE_HEAD = ("| file | test | Ridge tok/s | llama.cpp tok/s | ratio | Ridge of the wall | llama.cpp of the wall |\n"
+              "|---|---|---:|---:|---:|---:|---:|")
+
+
+def table_row(result):
+    def rates(side):
+        samples = side["samples_ts"]
+        return f"{side['median_ts']:.1f} ({min(samples):.1f} to {max(samples):.1f})"
+
+    def percent(share):
+        return "" if share is None else f"{100 * share:.0f} %"
+    name = f"prompt of {result['n_prompt']}" if result["n_prompt"] else f"{result['n_gen']} tokens"
+    at = f" at {result['n_depth']}" if result["n_depth"] else ""
+    return (f"| {result['model']} | {name}{at} | {rates(result['ridge'])} | {rates(result['peer'])} | "
+            f"{result['ratio']:.2f} | {percent(result['ridge']['share_of_wall'])} | "
+            f"{percent(result['peer']['share_of_wall'])} |")
+
+
+def write(results, options):
+    if not options.output:
+        return
+    path = pathlib.Path(options.output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    version = json.loads(subprocess.run([options.ridge, "version", "--json"], capture_output=True, text=True,
+                                        check=True).stdout)
+    document = {"date": datetime.date.today().isoformat(), "machine": {"cpu": version["cpu"], "n_cpus": os.cpu_count(),
+                                                                       "os": platform.platform()},
+                "n_threads": options.threads, "rounds": options.rounds, "type_k": options.type_k,
+                "type_v": options.type_v, "realtime": options.realtime,
+                "ridge": {key: version[key] for key in ("version", "commit", "compiler", "build_type")},
+                "peer": {"name": "llama.cpp", "package": llama_cpp.PACKAGE}, "results": results}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", required=True, help="folder that bench/peers/llama_cpp.py built in")
+    parser.add_argument("--ridge", default="build/cpu/ridge")
+    parser.add_argument("--ridge-option", action="append", default=[], metavar="OPTION",
+                        help="passed on to ridge bench, as in --ridge-option=--checkpoint=plain; repeatable")
+    parser.add_argument("-m", "--model", action="append", help="a GGUF file or synth:NAME:FORMAT; repeatable")
+    parser.add_argument("--models", default="/var/tmp/ridge/models", help="folder for models of random weights")
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("-p", "--n-prompt", type=llama_cpp.numbers, default=[512, 2048], help="0: none")
+    parser.add_argument("-n", "--n-gen", type=llama_cpp.numbers, default=[32], help="0: none")
+    parser.add_argument("-d", "--n-depth", type=llama_cpp.numbers, default=[0, 2048, 16384])
+    parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("-ctk", "--type-k", default="f16")
+    parser.add_argument("-ctv", "--type-v", default="f16")
+    parser.add_argument("-fa", "--flash-attn", action="append", choices=["on", "off"],
+                        help="of llama.cpp; default: the better of both")
+    parser.add_argument("--realtime", action="store_true",
+                        help="run both with real-time priority (chrt, needs root), so that the machine's other programs "
+                             "stand back")
+    parser.add_argument("-o", "--output", help="file for the JSON, written anew after each model and depth")
+    options = parser.parse_args()
+    options.flash_attn = options.flash_attn or ["off", "on"]
+    options.prefix = ["chrt", "--rr", "10"] if options.realtime else []
+    if options.rounds < 1:
+        fail(f"-r {options.rounds}: expected 1 or more")
+    return options
+
+
+def main():
+    options = parse()
+    peer = Peer(options)
+    models = [find_model(name, options) for name in options.model or DEFAULT_MODELS]
+    results = []
+    print(TABLE_HEAD, flush=True)
+    for model in models:
+        for depth in options.n_depth:
+            prompts = [n for n in options.n_prompt if n > 0] if depth == 0 else []
+            gens = [n for n in options.n_gen if n > 0]
+            if not prompts and not gens:
+                continue
+            found = compare(model, prompts, gens, depth, peer, options)
+            results += found
+            for result in found:
+                print(table_row(result), flush=True)
+            write(results, options)
+    walls = [wall for result in results for wall in result["read_wall_samples_gbps"]]
+    if walls:
+        print(f"\nRead wall: {statistics.median(walls):.1f} GB/s ({min(walls):.1f} to {max(walls):.1f}) over all runs.")
+
+
+if __name__ == "__main__":
+    main()

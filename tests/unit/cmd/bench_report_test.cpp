@@ -1,0 +1,54 @@
+#include "cmd/bench_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace ridge {
+namespace {
+
+TEST(BenchReport, the_spread_of_one_sample_is_nothing) {
+    Spread spread = spread_of(std::vector<double>{7.5});
+    EXPECT_EQ(spread.mean, 7.5);
+    EXPECT_EQ(spread.median, 7.5);
+    EXPECT_EQ(spread.stddev, 0);
+}
+
+TEST(BenchReport, spreads_are_mean_middle_and_deviation_of_samples) {
+    Spread odd = spread_of(std::vector<double>{4, 1, 10});
+    EXPECT_EQ(odd.mean, 5);
+    EXPECT_EQ(odd.median, 4);
+    EXPECT_DOUBLE_EQ(odd.stddev, std::sqrt((1 + 16 + 25) / 2.0));
+    Spread even = spread_of(std::vector<double>{8, 2, 4, 100});
+    EXPECT_EQ(even.median, 6);
+    EXPECT_EQ(spread_of(std::vector<double>(5, 0.1)).stddev, 0);
+}
+
+TEST(BenchReport, tests_are_called_what_they_are) {
+    EXPECT_EQ(test_name({512, 0, 0, 1}), "pp512");
+    EXPECT_EQ(test_name({0, 128, 0, 1}), "tg128");
+    EXPECT_EQ(test_name({0, 128, 2048, 8}), "tg128 x 8 @ d2048");
+    EXPECT_EQ(test_name({512, 128, 7, 1}), "pp512+tg128 @ d7");
+}
+
+TEST(BenchReport, tokens_of_all_sequences_count) {
+    BenchTest test{0, 128, 0, 8};
+    EXPECT_EQ(test.n_tokens(), 1024);
+    EXPECT_EQ((BenchTest{512, 128, 99, 1}.n_tokens()), 640);
+}
+
+TEST(BenchReport, bytes_of_a_token_are_its_share_of_the_weights_and_its_own_positions) {
+    ModelInfo model;
+    model.weight_bytes_per_token = 1'000'000;
+    model.kv_bytes_per_position = 100;
+    // Three steps at 10, 11 and 12 positions before them attend to 11, 12 and 13.
+    EXPECT_EQ(bytes_per_token(model, {0, 3, 10, 1}), 1'000'000 + 12 * 100);
+    EXPECT_EQ(bytes_per_token(model, {0, 3, 10, 4}), 250'000 + 12 * 100);
+    EXPECT_EQ(bytes_per_token(model, {0, 1, 0, 1}), 1'000'000 + 100);
+    EXPECT_EQ(bytes_per_token(model, {5, 3, 10, 1}), 0) << "a prompt is bound by arithmetic";
+    EXPECT_EQ(bytes_per_token(model, {5, 0, 10, 1}), 0);
+}
+
+}  // namespace
+}  // namespace ridge
