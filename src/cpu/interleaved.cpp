@@ -352,31 +352,39 @@ float iq4_xs_element(const Place& p) {
            static_cast<float>(kIq4Values[packed_code(p.block, 4, p.row, p.k)]);
 }
 
-using Element = float (*)(const Place&);
+// One row's elements of a block of 32: `element` is inlined, so that what is the same for all of
+// them (scales, the width of codes) is read once.
+template <auto element>
+void unpack_block(const Place& first, int n, float* __restrict out) {
+    Place p = first;
+    for (p.k = 0; p.k < n; p.k++) out[p.k] = element(p);
+}
+
+using UnpackBlock = void (*)(const Place& first, int n, float* out);
 using Pack = void (*)(const Tensor& weight, int64_t group, const Geometry& g, uint8_t* out);
 
 // In the order of FormatId.
 struct Interleaved {
     Geometry geometry;
     Pack pack;
-    Element element;  // null: floats and affine formats
+    UnpackBlock unpack_block;  // null: floats and affine formats
 };
 constexpr Interleaved kInterleaved[kNumFormats] = {
     {kGeometryF32, pack_floats<uint32_t>, nullptr},
     {kGeometryF16, pack_floats<uint16_t>, nullptr},
     {kGeometryBF16, pack_floats<uint32_t>, nullptr},
-    {kGeometryQ4_0, pack_blocks<BlockQ4_0, 4>, small_element<4, 8>},
-    {kGeometryQ4_1, pack_blocks<BlockQ4_1, 4>, small_min_element<4>},
-    {kGeometryQ5_0, pack_blocks<BlockQ5_0, 5>, small_element<5, 16>},
-    {kGeometryQ5_1, pack_blocks<BlockQ5_1, 5>, small_min_element<5>},
-    {kGeometryQ8_0, pack_blocks<BlockQ8_0, 8>, small_element<8, 128>},
-    {kGeometryQ2_K, pack_blocks<BlockQ2_K, 2>, q2_k_element},
-    {kGeometryQ3_K, pack_blocks<BlockQ3_K, 3>, signed_scale_element<3, 4>},
-    {kGeometryQ4_K, pack_blocks<BlockQ4_K, 4>, k_element<4>},
-    {kGeometryQ5_K, pack_blocks<BlockQ5_K, 5>, k_element<5>},
-    {kGeometryQ6_K, pack_blocks<BlockQ6_K, 6>, signed_scale_element<6, 32>},
-    {kGeometryIQ4_NL, pack_blocks<BlockIQ4_NL, 4>, iq4_nl_element},
-    {kGeometryIQ4_XS, pack_blocks<BlockIQ4_XS, 4>, iq4_xs_element},
+    {kGeometryQ4_0, pack_blocks<BlockQ4_0, 4>, unpack_block<small_element<4, 8>>},
+    {kGeometryQ4_1, pack_blocks<BlockQ4_1, 4>, unpack_block<small_min_element<4>>},
+    {kGeometryQ5_0, pack_blocks<BlockQ5_0, 5>, unpack_block<small_element<5, 16>>},
+    {kGeometryQ5_1, pack_blocks<BlockQ5_1, 5>, unpack_block<small_min_element<5>>},
+    {kGeometryQ8_0, pack_blocks<BlockQ8_0, 8>, unpack_block<small_element<8, 128>>},
+    {kGeometryQ2_K, pack_blocks<BlockQ2_K, 2>, unpack_block<q2_k_element>},
+    {kGeometryQ3_K, pack_blocks<BlockQ3_K, 3>, unpack_block<signed_scale_element<3, 4>>},
+    {kGeometryQ4_K, pack_blocks<BlockQ4_K, 4>, unpack_block<k_element<4>>},
+    {kGeometryQ5_K, pack_blocks<BlockQ5_K, 5>, unpack_block<k_element<5>>},
+    {kGeometryQ6_K, pack_blocks<BlockQ6_K, 6>, unpack_block<signed_scale_element<6, 32>>},
+    {kGeometryIQ4_NL, pack_blocks<BlockIQ4_NL, 4>, unpack_block<iq4_nl_element>},
+    {kGeometryIQ4_XS, pack_blocks<BlockIQ4_XS, 4>, unpack_block<iq4_xs_element>},
     {{}, pack_affine<4>, nullptr},
     {{}, pack_affine<8>, nullptr},
 };
@@ -399,22 +407,27 @@ float load_scale(const uint8_t* at, int index, FormatId type) {
     return value;
 }
 
-float affine_element(const Tensor& weight, const Place& p) {
-    const int bits = weight.format->id == FormatId::kAffine4 ? 4 : 8;
-    const int in_super = (32 * p.block_in_super + p.k) / weight.group_size;
+template <int kBits>
+void unpack_affine_block(const Tensor& weight, const Place& first, int n, float* __restrict out) {
+    Place p = first;
+    const int in_super = 32 * p.block_in_super / weight.group_size;  // a group has 32 or more
     const int per_super = kAffineSuper / weight.group_size;
     const float scale = load_scale(p.scales, 16 * in_super + p.row, weight.scale_format);
     const float bias =
         load_scale(p.scales, 16 * (per_super + in_super) + p.row, weight.scale_format);
-    return scale * static_cast<float>(packed_code(p.block, bits, p.row, p.k)) + bias;
+    for (p.k = 0; p.k < n; p.k++) {
+        out[p.k] = scale * static_cast<float>(packed_code(p.block, kBits, p.row, p.k)) + bias;
+    }
 }
 
-float float_element(FormatId format, const uint8_t* group, int64_t k, int row) {
-    if (format == FormatId::kBF16) {
-        return to_float(bf16{get_u16(group, static_cast<int>((k / 2 * 16 + row) * 2 + k % 2))});
+void unpack_floats(const Tensor& weight, const uint8_t* group, int row, float* __restrict out) {
+    const FormatId format = weight.format->id;
+    for (int64_t k = 0; k < weight.n_cols(); k++) {
+        const auto pair = static_cast<int>((k / 2 * kGroupRows + row) * 2 + k % 2);
+        out[k] = format == FormatId::kBF16
+                     ? to_float(bf16{get_u16(group, pair)})
+                     : load_scale(group, static_cast<int>(k * kGroupRows + row), format);
     }
-    const auto index = static_cast<int>(k * kGroupRows + row);
-    return load_scale(group, index, format);
 }
 
 void unpack_interleaved(const Tensor& weight, int64_t row, float* out) {
@@ -422,16 +435,19 @@ void unpack_interleaved(const Tensor& weight, int64_t row, float* out) {
     const Geometry g = geometry_of(weight);
     const uint8_t* group = group_data(weight, row / kGroupRows);
     const int r = static_cast<int>(row % kGroupRows);
-    for (int64_t k = 0; k < weight.n_cols(); k++) {
-        if (g.scale_bytes == 0) {
-            out[k] = float_element(weight.format->id, group, k, r);
-            continue;
-        }
+    if (g.scale_bytes == 0) return unpack_floats(weight, group, r, out);
+    for (int64_t k = 0; k < weight.n_cols(); k += 32) {
         const uint8_t* super = group + k / g.super_elements * g.super_bytes();
         const int block = static_cast<int>(k % g.super_elements) / 32;
-        const Place place{super, super + g.scale_bytes + block * g.code_bytes, block, r,
-                          static_cast<int>(k % 32)};
-        out[k] = format.element != nullptr ? format.element(place) : affine_element(weight, place);
+        const Place place{super, super + g.scale_bytes + block * g.code_bytes, block, r, 0};
+        const int n = static_cast<int>(std::min<int64_t>(32, weight.n_cols() - k));
+        if (format.unpack_block != nullptr) {
+            format.unpack_block(place, n, out + k);
+        } else if (weight.format->id == FormatId::kAffine4) {
+            unpack_affine_block<4>(weight, place, n, out + k);
+        } else {
+            unpack_affine_block<8>(weight, place, n, out + k);
+        }
     }
 }
 
