@@ -39,6 +39,8 @@ void add_rms_norm(std::vector<Case>& cases) {
     add(3, 2048, Fill::kNormal, 1e-3f, 1e-5f, "eps weighs");
     add(3, 2048, Fill::kNormal, 1e-3f, 1e-6f, "eps weighs");
     add(3, 576, Fill::kOutlier, 3e3f, 1e-5f, "one outlier");
+    add(2, 1000, Fill::kNormal, 1e25f, 1e-5f, "squares pass float32");
+    for (int64_t d : {1, 31, 32, 95}) add(3, d, Fill::kNormal, 1, 1e-5f, "no whole vectors");
     for (int n_heads : {1, 3, 32}) {
         for (int64_t d : {64, 128}) {
             cases.push_back(finish_case({.op = Op::kRmsNorm,
@@ -71,6 +73,8 @@ void add_swiglu(std::vector<Case>& cases) {
     add(2, 256, Fill::kSigns, 80, "exp near the end of float32");
     add(2, 256, Fill::kNormal, 30, "tails");
     add(2, 256, Fill::kConstant, -1e4f, "exp(-gate) is infinite");
+    add(2, 1000, Fill::kNormal, 1e4f, "gates of some 1e4");
+    add(3, 1025, Fill::kNormal, 2, "one column more than a task's");
 }
 
 void add_add(std::vector<Case>& cases) {

@@ -26,7 +26,8 @@ const RowKernels& row_kernels_of(const Step& s) {
 // 2019, equation 4)
 //   x, out [n_rows, n_heads, d_head] f32; weight [d_head] f32; the sum of squares in f64, in 32
 //   lanes. One thread a head. 3 * 4 * d_head bytes of a head, which lie in a cache.
-//   d_head = 2,048, one row: 0.2 us, plain 1.9 us (AVX-512; AMD EPYC of family 26).
+//   d_head = 2,048: one row 0.21 us, plain 1.27; 256 rows on two threads 55 us, plain 331 (AVX-512;
+//   2-core AMD EPYC of family 26, a080829).
 void rms_norm(Step& s, Heads x, const Tensor& weight, float eps, Heads out) {
     if (s.planning) return;
     CHECK(weight.format->id == FormatId::kF32 && weight.n_cols() == x.d_head);
@@ -45,6 +46,7 @@ void rms_norm(Step& s, Heads x, const Tensor& weight, float eps, Heads out) {
 // rope: (a, b) -> (a cos t - b sin t, a sin t + b cos t), t = position[i] * frequency[pair]
 //   x [n_rows, n_heads, d_head] f32 in place; pairs as table.style says; what lies behind d_rope
 //   stays. t, its sine and its cosine in f64, rounded to f32 once and shared by all heads of a row.
+//   32 heads of 64: one row 0.11 us, plain 1.12; 256 rows 32 us, plain 155 (as above).
 void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
     const auto n_pairs = static_cast<int64_t>(table.frequency.size());
     const Rows turns = s.scratch(s.pool.size(), 2 * n_pairs);  // cosines, then sines
@@ -69,7 +71,8 @@ void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
 // swiglu: out[i, j] = silu(gate_up[i, j]) * gate_up[i, d_ff + j], silu(g) = g / (1 + exp(-g))
 // (Shazeer 2020)
 //   gate_up [n_rows, 2 * d_ff] f32, out [n_rows, d_ff] f32. Pieces of 1,024 columns, two of which
-//   are worth a loop over threads.
+//   are worth a loop over threads. d_ff = 8,192: one row 3.2 us, plain 15.2; 256 rows 0.92 ms,
+//   plain 6.0 (as above).
 void swiglu(Step& s, Rows gate_up, Rows out) {
     if (s.planning) return;
     CHECK(gate_up.n_rows == out.n_rows && gate_up.n_cols == 2 * out.n_cols);

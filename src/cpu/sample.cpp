@@ -225,6 +225,10 @@ Sampled RowSampler::draw(const SampleRow& row, std::span<float> logits) {
 //   all threads takes the maxima of its blocks; the highest logit, and the few candidates that
 //   top_k, min_p or the draw asks for, are found through them. Only a distribution that nothing
 //   cuts is summed over all logits, in vectors of float64.
+//   128,256 logits 3 * normal: greedy 8 us (ref 77), top_k 40 with top_p and min_p 12 (ref 203),
+//   min_p alone 13 (ref 204), temperature alone 67 (ref 606). What must be walked far into a flat
+//   distribution costs what sorting it costs: top_p alone 3.7 ms (ref 3.8). Best of 15; AVX-512,
+//   two threads; 2-core AMD EPYC of family 26, e496304.
 void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
     RowSampler sampler(s, logits.n_cols);
     if (s.planning) return;
