@@ -65,6 +65,7 @@ enum class Operands : uint8_t {
 
 // Prompts: a slice along k of two groups (a panel of 32 weight rows), unpacked to what the unit
 // multiplies, is held in the first cache and multiplied with all rows of the input.
+constexpr int kPaddedRows = 32;  // input rows in bf16, and sums, are there in multiples of this
 constexpr int kPanelGroups = 2;
 constexpr int kPanelRows = kPanelGroups * kGroupRows;
 struct Panel {
@@ -108,6 +109,9 @@ void add_scalar_kernels(Kernels& kernels);
 void add_avx2_kernels(Kernels& kernels);
 void add_avx512_kernels(Kernels& kernels);
 void add_avx512_bf16_kernels(Kernels& kernels);
+void add_amx_kernels(Kernels& kernels);
 void add_neon_kernels(Kernels& kernels);
+// AMX's in plain C++: for tests.
+void add_scalar_tile_kernels(Kernels& kernels);
 
 }  // namespace ridge::cpu

@@ -12,6 +12,7 @@ Kernels kernels_of_isa(Isa isa) {
     if (isa == Isa::kAvx512 || isa == Isa::kAmx) {
         add_avx512_kernels(kernels);
         if (cpu_features().avx512_bf16) add_avx512_bf16_kernels(kernels);
+        if (isa == Isa::kAmx) add_amx_kernels(kernels);
     }
 #elif defined(__aarch64__)
     if (isa == Isa::kNeon) add_neon_kernels(kernels);

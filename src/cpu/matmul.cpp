@@ -116,7 +116,7 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
         scales[g] = at, at += scale_floats_;
         mins[g] = at, at += scale_floats_;
     }
-    float* sums[2] = {at, at + n_rows_ * kPanelRows};
+    float* sums[2] = {at, at + padded_rows() * kPanelRows};
     for (int p = 0; p < n_pieces; p++) {
         const Tensor& weight = pieces[p].linear->weight;
         const GemmKernel& gemm = kernels_.gemm[static_cast<size_t>(weight.format->id)];

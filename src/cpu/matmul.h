@@ -45,6 +45,7 @@ class Matmul {
   private:
     template <class Use>
     void run(int n_side_by_side, Use use);
+    int64_t padded_rows() const { return (n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows; }
 
     Step& s_;
     const Kernels& kernels_;

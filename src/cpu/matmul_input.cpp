@@ -43,7 +43,8 @@ void MatmulInput::want(Operands operands) {
             break;
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
-            halves_ = s_.scratch(n_rows_, n_padded_ + kHalfPadding, DType::kBF16);
+            halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows,
+                                 n_padded_ + kHalfPadding, DType::kBF16);
             break;
     }
 }

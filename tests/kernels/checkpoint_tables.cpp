@@ -39,14 +39,18 @@ size_t n_entries(const Tables& tables, Op op) {
 }
 
 struct IsaKernels {
-    Isa isa;
+    std::string_view name;
     cpu::Kernels kernels;
 };
 
 const std::deque<IsaKernels>& all_kernels() {
     static const std::deque<IsaKernels> all = [] {
         std::deque<IsaKernels> kernels;
-        for (Isa isa : available_isas()) kernels.push_back({isa, cpu::kernels_of_isa(isa)});
+        for (Isa isa : available_isas()) {
+            kernels.push_back({isa_name(isa), cpu::kernels_of_isa(isa)});
+        }
+        kernels.push_back({"tiles in plain C++", cpu::kernels_of_isa(Isa::kScalar)});
+        cpu::add_scalar_tile_kernels(kernels.back().kernels);
         return kernels;
     }();
     return all;
@@ -122,8 +126,8 @@ std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
             continue;
         }
         for (const IsaKernels& k : all_kernels()) {
-            const Caps caps{n_threads, &k.kernels, isa_name(k.isa)};
-            result.push_back({std::string(checkpoint.name) + " on " + std::string(isa_name(k.isa)),
+            const Caps caps{n_threads, &k.kernels, k.name};
+            result.push_back({std::string(checkpoint.name) + " on " + std::string(k.name),
                               resolve_tables(cpu_checkpoints(), checkpoint.name, caps)});
         }
     }

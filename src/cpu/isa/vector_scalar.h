@@ -107,6 +107,21 @@ struct Scalar {
         for (float& lane : a.lane) lane = -lane;
         return a;
     }
+    // Byte i of each lane of c, as floats.
+    template <int i>
+    static Float code_floats(Int c) {
+        Float f;
+        for (int r = 0; r < kRows; r++)
+            f.lane[r] = static_cast<float>((c.lane[r] >> (8 * i)) & 255);
+        return f;
+    }
+    // Rounded to nearest even, in pairs: out [kRows][2].
+    static void store_bf16_pairs(uint8_t* out, Float even, Float odd) {
+        for (int r = 0; r < kRows; r++) {
+            const uint32_t pair = bf16_bits(even.lane[r]) | bf16_bits(odd.lane[r]) << 16;
+            memcpy(out + 4 * r, &pair, sizeof pair);
+        }
+    }
     static void store(float* p, Float v) { memcpy(p, &v, sizeof v); }
 
     static Float load_f32(const uint8_t* p) {
@@ -210,6 +225,12 @@ struct Scalar {
         uint16_t bits;
         memcpy(&bits, p + 2 * i, sizeof bits);
         return bits;
+    }
+    static uint32_t bf16_bits(float x) {
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;  // stays a NaN
+        return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     }
     static float float_of_bits(uint32_t bits) {
         float f;

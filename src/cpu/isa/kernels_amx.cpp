@@ -1,0 +1,11 @@
+#include "cpu/isa/tile_gemm.h"
+#include "cpu/isa/tiles_amx.h"
+#include "cpu/isa/vector_avx512_bf16.h"
+
+namespace ridge::cpu {
+
+void add_amx_kernels(Kernels& kernels) {
+    fill_tile_gemm_kernels<AmxTiles, Avx512Bf16>(kernels.gemm);
+}
+
+}  // namespace ridge::cpu
