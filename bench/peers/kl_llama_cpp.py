@@ -220,8 +220,9 @@ def main():
     parser.add_argument("--checkpoint", default="", help="that is measured (default: the last)")
     parser.add_argument("--reference-checkpoint", default="plain", help="that makes the reference")
     parser.add_argument("--requantise", default="", help="formats that each model is encoded in too, as Q8_0,Q4_0")
-    parser.add_argument("--work", default="/var/tmp/ridge", help="folder for files of some GB")
-    parser.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--work", default="/var/tmp/ridge/kl", help="folder for files of some GB")
+    parser.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)),
+                        help="llama.cpp's figures change a little with it, those of Ridge do not")
     parser.add_argument("-o", "--output", help="file for the JSON")
     options = parser.parse_args()
 
