@@ -75,6 +75,9 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
     need_model("eval", options.open.model);
+    if (options.save == "-") {
+        throw Error(ErrorKind::kUsage, "--save-logits -: expected the name of a file");
+    }
     if (options.file.empty()) throw Error(ErrorKind::kUsage, "eval: no text: give -f FILE");
     if (options.open.n_ctx != 0 && options.open.n_ctx < kMinWindow) {
         throw Error(ErrorKind::kUsage, "-c {}: expected a window of at least {} tokens",

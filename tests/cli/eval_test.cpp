@@ -148,6 +148,7 @@ TEST(Eval, refuses_in_one_line) {
     expect_error(with(base, {"--reference-checkpoint", ""}), 2, "--reference-checkpoint");
     expect_error(with(base, {"--reference", "a", "--reference-checkpoint", "plain"}), 2,
                  "exclude each other");
+    expect_error(with(base, {"--save-logits", "-"}), 2, "--save-logits -");
     expect_error(with(base, {"--force"}), 2, "--force needs --save-logits");
     expect_error(with(base, {"--reference", junk}), 1, "is no file of saved logits");
     expect_error(with(base, {"--reference", "/no/such"}), 1, "/no/such");
