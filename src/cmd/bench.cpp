@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
