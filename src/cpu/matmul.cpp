@@ -68,8 +68,8 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
     if (packed_bytes_ > 0) packed_ = s.scratch(s.pool.size(), kPanelGroups * packed_bytes_ / 4);
     if (!panels_) return;
     // The unpacked slice of a panel, and the sums of all rows with one panel or two.
-    rooms_ = s.scratch(s.pool.size(),
-                       kPanelGroups * (code_floats_ + 2 * scale_floats_) + 2 * n_rows * kPanelRows);
+    rooms_ = s.scratch(s.pool.size(), kPanelGroups * (code_floats_ + 2 * scale_floats_) +
+                                          2 * padded_rows() * kPanelRows);
 }
 
 // Packed codes of a group: where they lie, or packed now to a room of the worker's.
@@ -130,7 +130,7 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
                 group(weight, std::min(kPanelGroups * pieces[p].index + g, n_groups(weight) - 1),
                       worker, g);
         }
-        std::fill(sums[p], sums[p] + n_rows_ * kPanelRows, 0.0f);
+        std::fill(sums[p], sums[p] + padded_rows() * kPanelRows, 0.0f);
         for (int64_t first = 0; first < n_blocks; first += gemm.slice_blocks) {
             const int64_t n = std::min<int64_t>(gemm.slice_blocks, n_blocks - first);
             Panel panel{};
