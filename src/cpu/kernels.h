@@ -33,9 +33,10 @@ struct Activations {
     const float* scaled_half_sums;  // the same of blocks of 16
     const int32_t* negated_half_sums;
     int64_t block_stride;  // from row to row of each of these five
-    // bf16, what prompts on float weights read where the machine multiplies them
-    const uint16_t* halves;  // [n_rows, half_stride]
-    int64_t half_stride;
+    // bf16, what prompts read where the machine multiplies it: in tiles of 16 rows and 32 elements,
+    // row r and element k at [r / 16][k / 32][r % 16][k % 32]
+    const uint16_t* halves;  // [n_rows / 16, half_stride]
+    int64_t half_stride;     // from one 16 rows to the next
 };
 // The same, to be written: one row.
 struct QuantisedRow {
@@ -66,6 +67,7 @@ enum class Operands : uint8_t {
 // Prompts: a slice along k of two groups (a panel of 32 weight rows), unpacked to what the unit
 // multiplies, is held in the first cache and multiplied with all rows of the input.
 constexpr int kPaddedRows = 32;  // input rows in bf16, and sums, are there in multiples of this
+constexpr int kTileElements = 16 * 32;
 constexpr int kPanelGroups = 2;
 constexpr int kPanelRows = kPanelGroups * kGroupRows;
 struct Panel {
@@ -99,7 +101,8 @@ struct Kernels {
     AttentionKernels attention;
     GroupKernel group[kNumWeightFormats];
     GemmKernel gemm[kNumWeightFormats];
-    // out[i] = x[i] rounded to bf16, to nearest even, zeros from n up to n_padded
+    // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded, into its row of tiles:
+    // element k at out[k / 32 * kTileElements + k % 32]
     void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, uint16_t* out);
 };
 
@@ -111,6 +114,8 @@ void add_avx512_kernels(Kernels& kernels);
 void add_avx512_bf16_kernels(Kernels& kernels);
 void add_amx_kernels(Kernels& kernels);
 void add_neon_kernels(Kernels& kernels);
+void add_neon_bf16_kernels(Kernels& kernels);
+void add_neon_i8mm_kernels(Kernels& kernels);
 // AMX's in plain C++: for tests.
 void add_scalar_tile_kernels(Kernels& kernels);
 

@@ -11,10 +11,6 @@ namespace {
 constexpr int64_t kQuantiseGrain = 2048;  // elements of a cut row that a thread rounds at a time
 constexpr int64_t kRowGrain = 4096;       // elements of whole rows: not worth waking a thread for
 
-// Rows of bf16 lie an odd number of cache lines apart: sixteen rows of a tile at a distance of a
-// power of two would fight for the same places of the first cache.
-constexpr int64_t kHalfPadding = 32;
-
 }  // namespace
 
 const Kernels& kernels_of(const Step& s) {
@@ -43,8 +39,8 @@ void MatmulInput::want(Operands operands) {
             break;
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
-            halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows,
-                                 n_padded_ + kHalfPadding, DType::kBF16);
+            halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
+                                 16 * n_padded_, DType::kBF16);
             break;
     }
 }
@@ -102,7 +98,10 @@ void MatmulInput::set_row(int64_t row, const float* x) {
         std::fill(to + d_in_, to + n_padded_, 0.0f);
     }
     if (codes_.n_rows > 0) quantise(row, 0, n_padded_, x);
-    if (halves_.n_rows > 0) kernels_.bf16_row(x, d_in_, n_padded_, halves_.row<uint16_t>(row));
+    if (halves_.n_rows > 0) {
+        uint16_t* tiles = halves_.row<uint16_t>(row / 16) + row % 16 * 32;
+        kernels_.bf16_row(x, d_in_, n_padded_, tiles);
+    }
 }
 
 // One row of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half

@@ -31,14 +31,20 @@ inline void multiply_bf16_tile(const uint8_t* const* codes, const Activations& x
             acc[t][g] = _mm512_loadu_ps(sums + (row + t) * kPanelRows + g * kGroupRows);
         }
     }
-    const uint16_t* halves = x.halves + row * x.half_stride + 32 * first_block;
+    const uint16_t* rows[kTile];
+#pragma GCC unroll 16
+    for (int t = 0; t < kTile; t++) {
+        rows[t] = x.halves + (row + t) / 16 * x.half_stride + first_block * kTileElements +
+                  (row + t) % 16 * 32;
+    }
     for (int64_t pair = 0; pair < 16 * n_blocks; pair++) {
         const auto w0 = (__m512bh)_mm512_loadu_si512(codes[0] + 64 * pair);
         const auto w1 = (__m512bh)_mm512_loadu_si512(codes[1] + 64 * pair);
+        const int64_t at = pair / 16 * kTileElements + pair % 16 * 2;
 #pragma GCC unroll 16
         for (int t = 0; t < kTile; t++) {
             int32_t two;
-            memcpy(&two, halves + t * x.half_stride + 2 * pair, sizeof two);
+            memcpy(&two, rows[t] + at, sizeof two);
             const auto v = (__m512bh)_mm512_set1_epi32(two);
             acc[t][0] = _mm512_dpbf16_ps(acc[t][0], w0, v);
             acc[t][1] = _mm512_dpbf16_ps(acc[t][1], w1, v);

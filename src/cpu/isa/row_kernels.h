@@ -62,15 +62,27 @@ void quantise_row(const float* x, int64_t n, int64_t n_padded, const QuantisedRo
     }
 }
 
-// bf16_row: x [n] f32 to out [n_padded] bf16, to nearest even, zeros behind; a NaN stays one.
-void bf16_row(const float* __restrict x, int64_t n, int64_t n_padded, uint16_t* __restrict out) {
-    for (int64_t i = 0; i < n; i++) {
+// bf16_row: x [n] f32 to bf16, to nearest even; a NaN stays one. Zeros behind, up to n_padded.
+//   Element k at out[k / 32 * kTileElements + k % 32].
+inline void bf16_block(const float* __restrict x, uint16_t* __restrict out) {
+    for (int i = 0; i < kBlock; i++) {
         const uint32_t bits = float_bits(x[i]);
         const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
         const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
         out[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
     }
-    for (int64_t i = n; i < n_padded; i++) out[i] = 0;
+}
+
+void bf16_row(const float* x, int64_t n, int64_t n_padded, uint16_t* out) {
+    int64_t block = 0;
+    for (; (block + 1) * kBlock <= n; block++) {
+        bf16_block(x + kBlock * block, out + kTileElements * block);
+    }
+    for (; block * kBlock < n_padded; block++) {
+        float padded[kBlock] = {};
+        for (int64_t i = block * kBlock; i < n; i++) padded[i - block * kBlock] = x[i];
+        bf16_block(padded, out + kTileElements * block);
+    }
 }
 
 }  // namespace

@@ -84,26 +84,32 @@ void unpack_f16_as_bf16(const uint8_t* group, const PackedShape&, int64_t first_
     }
 }
 
-// 32 input rows times the panel's 32 weight rows. Registers: C 0..3, A 4 and 5, B 6 and 7.
-template <class T>
-inline void multiply_tiles(const uint8_t* const* codes, const uint16_t* halves, int64_t half_stride,
+// 32 input rows times the panel's 32 weight rows. Registers: C 0..3, A 4 and 5, B 6 and 7. A's
+// tiles come from the second cache: they are asked for kAhead steps before they are loaded.
+template <class T, class V>
+inline void multiply_tiles(const uint8_t* const* codes, const uint16_t* const* halves,
                            int64_t n_blocks, float* sums) {
     constexpr int64_t kSumStride = kPanelRows * sizeof(float);
-    const int64_t stride = half_stride * static_cast<int64_t>(sizeof(uint16_t));
-    const uint16_t* low = halves + 16 * half_stride;
+    constexpr int64_t kAhead = 4;
     T::template load<0>(sums, kSumStride);
     T::template load<1>(sums + 16, kSumStride);
     T::template load<2>(sums + 16 * kPanelRows, kSumStride);
     T::template load<3>(sums + 16 * kPanelRows + 16, kSumStride);
     for (int64_t b = 0; b < n_blocks; b++) {
+        const uint16_t *high = halves[0] + kTileElements * b, *low = halves[1] + kTileElements * b;
         T::template load<6>(codes[0] + 1024 * b, 64);
-        T::template load<4>(halves + 32 * b, stride);
+        T::template load<4>(high, 64);
         T::template dot_bf16<0, 4, 6>();
         T::template load<7>(codes[1] + 1024 * b, 64);
         T::template dot_bf16<1, 4, 7>();
-        T::template load<5>(low + 32 * b, stride);
+        T::template load<5>(low, 64);
         T::template dot_bf16<2, 5, 6>();
         T::template dot_bf16<3, 5, 7>();
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            V::prefetch(reinterpret_cast<const uint8_t*>(high + kTileElements * kAhead + 32 * i));
+            V::prefetch(reinterpret_cast<const uint8_t*>(low + kTileElements * kAhead + 32 * i));
+        }
     }
     T::template store<0>(sums, kSumStride);
     T::template store<1>(sums + 16, kSumStride);
@@ -113,30 +119,31 @@ inline void multiply_tiles(const uint8_t* const* codes, const uint16_t* halves, 
 
 // Input rows and sums are there in multiples of 32 (kPaddedRows): what comes of the rows behind
 // n_rows is nobody's.
-template <class T>
+template <class T, class V>
 void multiply_bf16_tiles(const Panel& panel, const Activations& x, int64_t first_block,
                          int64_t n_blocks, int64_t n_rows, float* sums) {
     T::begin();
     for (int64_t row = 0; row < n_rows; row += 32) {
-        multiply_tiles<T>(panel.codes, x.halves + row * x.half_stride + 32 * first_block,
-                          x.half_stride, n_blocks, sums + row * kPanelRows);
+        const uint16_t* high = x.halves + row / 16 * x.half_stride + kTileElements * first_block;
+        const uint16_t* halves[2] = {high, high + x.half_stride};
+        multiply_tiles<T, V>(panel.codes, halves, n_blocks, sums + row * kPanelRows);
     }
     T::end();
 }
 
-constexpr int kTileSliceBlocks = 16;  // a panel's 32 KiB: most of the first cache
+constexpr int kTileSliceBlocks = 32;  // 64 KiB of a panel, in the second cache
 
 template <class T, class V, class F>
 constexpr GemmKernel tile_gemm() {
-    return {Operands::kBF16, kTileSliceBlocks, 0, unpack_bf16<V, F>, multiply_bf16_tiles<T>};
+    return {Operands::kBF16, kTileSliceBlocks, 0, unpack_bf16<V, F>, multiply_bf16_tiles<T, V>};
 }
 
 // All formats but F32, whose products stay float32; in the order of FormatId.
 template <class T, class V>
 void fill_tile_gemm_kernels(GemmKernel* table) {
     const GemmKernel kernels[kNumWeightFormats - 1] = {
-        {Operands::kBF16, kTileSliceBlocks, 0, unpack_f16_as_bf16<V>, multiply_bf16_tiles<T>},
-        {Operands::kBF16, kTileSliceBlocks, 0, nullptr, multiply_bf16_tiles<T>},
+        {Operands::kBF16, kTileSliceBlocks, 0, unpack_f16_as_bf16<V>, multiply_bf16_tiles<T, V>},
+        {Operands::kBF16, kTileSliceBlocks, 0, nullptr, multiply_bf16_tiles<T, V>},
         tile_gemm<T, V, FormatQ4_0>(),
         tile_gemm<T, V, FormatQ4_1>(),
         tile_gemm<T, V, FormatQ5_0>(),
