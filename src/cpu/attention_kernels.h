@@ -13,13 +13,6 @@ constexpr int kHeadMultiple = 16;
 constexpr int kNumKvTypes = 4;        // in the order of DType: f32, f16, bf16, q8_0
 constexpr int kBlockPositions = 256;  // decode: positions that share a maximum
 
-// What to fetch into the cache meanwhile: the next tile, `lines` lines of 64 bytes with each step
-// of the loop over the present one.
-struct Ahead {
-    const uint8_t* next;
-    int lines;
-};
-
 // A prompt's query rows against one tile: the rows of n_rows / group positions, group heads each.
 // n_rows is a multiple of kPromptTileRows; the rows of padding see nothing.
 constexpr int kPromptTileRows = 6;
@@ -38,14 +31,15 @@ struct PromptTile {
 
 struct AttentionKernels {
     // scores[h, p] = sum_d q[h, d] * K[d, p]     all 64 positions; d in order
-    //   q [n_heads, d_head], scores [n_heads, score_stride]
+    //   q [n_heads, d_head], scores [n_heads, score_stride]; next: the tile that is read after this
+    //   one, which is fetched into the cache meanwhile
     void (*scores[kNumKvTypes])(const uint8_t* k_tile, int d_head, const float* q, int n_heads,
-                                const Ahead& ahead, float* scores, int64_t score_stride);
+                                const uint8_t* next, float* scores, int64_t score_stride);
     // out[h, d] += sum_p weights[h, p] * V[p, d]     positions 0 .. n_positions, in order
     //   weights [n_heads, weight_stride], out [n_heads, d_head]
     void (*sum_values[kNumKvTypes])(const uint8_t* v_tile, int d_head, int n_positions,
                                     const float* weights, int64_t weight_stride, int n_heads,
-                                    const Ahead& ahead, float* out);
+                                    const uint8_t* next, float* out);
     // x[i] = exp2(x[i] - highest), highest = max x; returns the sum. n at most kBlockPositions;
     // x has room for n rounded up to 16, and zeros there afterwards.
     float (*exp_weights)(float* x, int n, float* highest);

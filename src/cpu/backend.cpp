@@ -63,18 +63,14 @@ class CpuBackend : public Backend {
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
+        check_kv_types(config, k_dtype, v_dtype);
                           int64_t n_slots) override {
         KvCache cache;
         cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
-        cache.n_slots = n_slots, cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
-        check_kv_types(config, k_dtype, v_dtype);
-        auto bytes = [&](DType dtype) {
-            return host_kv_bytes(n_slots, config.n_kv_heads, config.d_head, dtype);
-        };
-        for (int i = 0; i < config.n_layers; i++) {
-            cache.k.push_back(alloc(bytes(k_dtype)));
-            cache.v.push_back(alloc(bytes(v_dtype)));
-        }
+        cache.n_slots = n_slots, cache.n_layers = config.n_layers;
+        cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        cache.pages = alloc(cache.n_bytes());
+        advise_huge_pages(cache.pages.data(), cache.pages.n_bytes());
         return cache;
     }
 

@@ -20,21 +20,26 @@ struct DecodeRow {
     int32_t row, span, n_positions, first_block;
 };
 
-// The tiles of one block and head: K's in order, then V's.
+// The tiles of one block and some neighbouring K/V heads, as they lie in memory: page by page, of
+// each its heads.
 struct BlockTiles {
+    const DecodeRow* row;
     const KvView* view;
-    int64_t head, first_page;
-    int n_positions;
+    int64_t block, first_page, first_head;
+    int n_positions, n_heads;
 
-    int n_tiles() const { return (n_positions + kTilePositions - 1) / kTilePositions; }
+    int n_tiles() const { return (n_positions + kTilePositions - 1) / kTilePositions * n_heads; }
+    int64_t head(int tile) const { return first_head + tile % n_heads; }
+    int first_position(int tile) const { return tile / n_heads * kTilePositions; }
     const uint8_t* k(const KvLayer& kv, int tile) const {
-        return reinterpret_cast<const uint8_t*>(
-            host_k_tile(kv, view->page(first_page + tile), head));
+        return reinterpret_cast<const uint8_t*>(host_k_tile(kv, page(tile), head(tile)));
     }
     const uint8_t* v(const KvLayer& kv, int tile) const {
-        return reinterpret_cast<const uint8_t*>(
-            host_v_tile(kv, view->page(first_page + tile), head));
+        return reinterpret_cast<const uint8_t*>(host_v_tile(kv, page(tile), head(tile)));
     }
+
+  private:
+    int64_t page(int tile) const { return view->page(first_page + tile / n_heads); }
 };
 
 class DecodeAttention {
@@ -50,7 +55,7 @@ class DecodeAttention {
           max_blocks_(blocks_of(kv.n_slots) + q.rows.n_rows) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         rows_ = s.scratch(q.rows.n_rows, sizeof(DecodeRow) / sizeof(float));
-        room_ = s.scratch(s.pool.size(), group_ * (kBlockPositions + d_));
+        room_ = s.scratch(s.pool.size(), q.n_heads * (kBlockPositions + d_));
         sums_ = s.scratch(max_blocks_, q.n_heads * d_);
         highest_ = s.scratch(q.n_heads, max_blocks_);
         totals_ = s.scratch(q.n_heads, max_blocks_);
@@ -81,23 +86,42 @@ class DecodeAttention {
   private:
     DecodeRow* decode_rows() const { return reinterpret_cast<DecodeRow*>(rows_.row<float>(0)); }
 
+    // An item is a block and as many heads as leave some items to every thread: the more heads, the
+    // longer the stretches of memory that a thread reads.
     void run_round(int64_t n_rows, int64_t n_blocks) {
         const DecodeRow* rows = decode_rows();
-        s_.pool.parallel_for(
-            n_blocks * kv_.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
-                const DecodeRow* row = std::upper_bound(rows, rows + n_rows, begin / kv_.n_kv_heads,
-                                                        [](int64_t block, const DecodeRow& r) {
-                                                            return block < r.first_block;
-                                                        }) -
-                                       1;
-                for (int64_t item = begin; item < end; item++) {
-                    const BlockTiles tiles = tiles_of(row, item);
-                    const DecodeRow* now = row;
-                    const uint8_t* next =
-                        item + 1 < end ? tiles_of(row, item + 1).k(kv_, 0) : nullptr;
-                    run_block(*now, item / kv_.n_kv_heads, tiles, next, room_.row<float>(worker));
-                }
-            });
+        const int64_t n_wanted = kItemsOfThread * s_.pool.size();
+        const int64_t n_parts =
+            std::clamp<int64_t>(n_wanted / std::max<int64_t>(1, n_blocks), 1, kv_.n_kv_heads);
+        const int64_t n_heads = (kv_.n_kv_heads + n_parts - 1) / n_parts;
+        const int64_t n_items = (kv_.n_kv_heads + n_heads - 1) / n_heads;  // of a block
+        auto tiles_of = [&](const DecodeRow* row, int64_t item) {
+            const int64_t block = item / n_items, head = item % n_items * n_heads;
+            while (block >= row->first_block + blocks_of(row->n_positions)) row++;
+            const int64_t index = block - row->first_block;
+            const int64_t left = row->n_positions - index * kBlockPositions;
+            return BlockTiles{row,
+                              &s_.batch.spans[static_cast<size_t>(row->span)].kv,
+                              block,
+                              index * kBlockPages,
+                              head,
+                              static_cast<int>(std::min<int64_t>(left, kBlockPositions)),
+                              static_cast<int>(std::min(n_heads, kv_.n_kv_heads - head))};
+        };
+        s_.pool.parallel_for(n_blocks * n_items, 1, [&](int64_t begin, int64_t end, int worker) {
+            const DecodeRow* row = std::upper_bound(rows, rows + n_rows, begin / n_items,
+                                                    [](int64_t block, const DecodeRow& r) {
+                                                        return block < r.first_block;
+                                                    }) -
+                                   1;
+            BlockTiles tiles = tiles_of(row, begin);
+            for (int64_t item = begin; item < end; item++) {
+                const bool last = item + 1 == end;
+                const BlockTiles next = last ? tiles : tiles_of(tiles.row, item + 1);
+                run_block(tiles, next.k(kv_, 0), room_.row<float>(worker));
+                tiles = next;
+            }
+        });
         s_.pool.parallel_for(n_rows * q_.n_heads, kMergeGrain,
                              [&](int64_t begin, int64_t end, int) {
                                  for (int64_t i = begin; i < end; i++) {
@@ -106,57 +130,37 @@ class DecodeAttention {
                              });
     }
 
-    // Of an item, which is in `row` or in a later one, to which it is moved.
-    BlockTiles tiles_of(const DecodeRow*& row, int64_t item) const {
-        const int64_t block = item / kv_.n_kv_heads;
-        while (block >= row->first_block + blocks_of(row->n_positions)) row++;
-        const int64_t index = block - row->first_block;
-        const int64_t left = row->n_positions - index * kBlockPositions;
-        return {&s_.batch.spans[static_cast<size_t>(row->span)].kv, item % kv_.n_kv_heads,
-                index * kBlockPages, static_cast<int>(std::min<int64_t>(left, kBlockPositions))};
-    }
-
-    Ahead ahead(const uint8_t* next, DType dtype, int steps) const {
-        const int64_t lines = host_kv_tile_bytes(dtype, d_) / 64;
-        return {next, static_cast<int>((lines + steps - 1) / steps)};
-    }
-
-    // The block's sums for the heads that share the K/V head. next: the tile of K that this thread
-    // reads after it, or null.
-    void run_block(const DecodeRow& row, int64_t block, const BlockTiles& tiles,
-                   const uint8_t* next, float* room) {
-        const auto group = static_cast<int>(group_);
-        const int n_tiles = tiles.n_tiles(), d = static_cast<int>(d_);
-        const int64_t first_head = tiles.head * group_;
-        float *scores = room, *q = room + group_ * kBlockPositions;
+    // The sums of one item. next: the tile of K that this thread reads after it.
+    void run_block(const BlockTiles& tiles, const uint8_t* next, float* room) {
+        const auto group = static_cast<int>(group_), d = static_cast<int>(d_);
+        const int n_tiles = tiles.n_tiles();
+        const int64_t first_head = tiles.first_head * group_, n_heads = tiles.n_heads * group_;
+        float *scores = room, *q = room + n_heads * kBlockPositions;
         const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(double(d_)));
-        const float* from = q_.head<float>(row.row, first_head);
-        for (int64_t i = 0; i < group_ * d_; i++) q[i] = from[i] * scale;
+        const float* from = q_.head<float>(tiles.row->row, first_head);
+        for (int64_t i = 0; i < n_heads * d_; i++) q[i] = from[i] * scale;
 
+        const auto score = kernels_.scores[static_cast<size_t>(kv_.k_dtype)];
         for (int t = 0; t < n_tiles; t++) {
-            const Ahead then = t + 1 < n_tiles ? ahead(tiles.k(kv_, t + 1), kv_.k_dtype, d)
-                                               : ahead(tiles.v(kv_, 0), kv_.v_dtype, d);
-            kernels_.scores[static_cast<size_t>(kv_.k_dtype)](
-                tiles.k(kv_, t), d, q, group, then, scores + t * kTilePositions, kBlockPositions);
+            const int64_t h = (tiles.head(t) - tiles.first_head) * group_;
+            score(tiles.k(kv_, t), d, q + h * d_, group,
+                  t + 1 < n_tiles ? tiles.k(kv_, t + 1) : tiles.v(kv_, 0),
+                  scores + h * kBlockPositions + tiles.first_position(t), kBlockPositions);
         }
-        for (int64_t h = 0; h < group_; h++) {
-            float& highest = highest_.row<float>(first_head + h)[block];
-            totals_.row<float>(first_head + h)[block] =
+        for (int64_t h = 0; h < n_heads; h++) {
+            float& highest = highest_.row<float>(first_head + h)[tiles.block];
+            totals_.row<float>(first_head + h)[tiles.block] =
                 kernels_.exp_weights(scores + h * kBlockPositions, tiles.n_positions, &highest);
         }
-        float* sums = sums_.row<float>(block) + first_head * d_;
-        std::fill(sums, sums + group_ * d_, 0.0f);
+        float* sums = sums_.row<float>(tiles.block) + first_head * d_;
+        std::fill(sums, sums + n_heads * d_, 0.0f);
+        const auto sum_values = kernels_.sum_values[static_cast<size_t>(kv_.v_dtype)];
         for (int t = 0; t < n_tiles; t++) {
-            const int n = std::min(kTilePositions, tiles.n_positions - t * kTilePositions);
-            Ahead then{tiles.v(kv_, t), 0};
-            if (t + 1 < n_tiles) {
-                then = ahead(tiles.v(kv_, t + 1), kv_.v_dtype, n);
-            } else if (next != nullptr) {
-                then = ahead(next, kv_.k_dtype, n);
-            }
-            kernels_.sum_values[static_cast<size_t>(kv_.v_dtype)](
-                tiles.v(kv_, t), d, n, scores + t * kTilePositions, kBlockPositions, group, then,
-                sums);
+            const int64_t h = (tiles.head(t) - tiles.first_head) * group_;
+            const int first = tiles.first_position(t);
+            sum_values(tiles.v(kv_, t), d, std::min(kTilePositions, tiles.n_positions - first),
+                       scores + h * kBlockPositions + first, kBlockPositions, group,
+                       t + 1 < n_tiles ? tiles.v(kv_, t + 1) : next, sums + h * d_);
         }
     }
 
@@ -172,6 +176,7 @@ class DecodeAttention {
                               blocks_of(row.n_positions), d_, out);
     }
 
+    static constexpr int64_t kItemsOfThread = 8;
     static constexpr int64_t kMergeGrain = 16;  // heads
 
     Step& s_;
@@ -197,9 +202,9 @@ bool attention_fits(const Step&, const Heads&, const KvLayer& kv, const Heads&) 
 // attend_decode_rows: flash decoding (Dao et al. 2023) over blocks of 256 positions from position
 //   0 on: of each block and head the largest score, the sum of weights and the weighted sum of V,
 //   then the blocks of a row merged in order. A row's result depends on its own cache alone.
-//   Threads share the pairs of block and K/V head; the heads that share it read its tiles together,
-//   a tile of K and a tile of V being converted in registers and the next one being fetched
-//   meanwhile. Bytes: the cache's K and V once; 2 * 2 * n_heads * d_head flops a position.
+//   Threads share the pairs of block and K/V heads, which they read as they lie in memory; the
+//   heads that share a K/V head read its tiles together, converted in registers. Bytes: the cache's
+//   K and V once; 2 * 2 * n_heads * d_head flops a position.
 void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out) {
     ScratchScope scope(s.memory);
     DecodeAttention attention(s, q, kv, out);

@@ -13,6 +13,8 @@ namespace ridge {
 constexpr int kKvPagePositions = 64;  // positions of one page of a paged sequence
 constexpr int kKvScaleElements = 32;  // q8_0: elements of one position and head that share a scale
 
+constexpr int kKvGroupPages = 4;  // pages of a layer's K, or V, that lie one behind the other
+
 constexpr int64_t kv_pages_of(int64_t n_positions) {
     return (n_positions + kKvPagePositions - 1) / kKvPagePositions;
 }
@@ -40,25 +42,53 @@ struct KvView {
     }
 };
 
-// One layer's keys and values. How they are placed is the backend's affair: only kv_append,
-// attention and their fused forms look inside.
+// One layer's keys and values. How they are placed within a page is the backend's affair: only
+// kv_append, attention and their fused forms look inside.
 struct KvLayer {
-    const Buffer* k = nullptr;  // n_slots positions in k_dtype
+    const Buffer* k = nullptr;  // n_slots positions in k_dtype, rounded up to whole pages
     const Buffer* v = nullptr;
     DType k_dtype = DType::kF16, v_dtype = DType::kF16;
     int64_t n_slots = 0;
     int n_kv_heads = 0, d_head = 0;
+    int64_t k_offset = 0, v_offset = 0;  // bytes to page 0
+    int64_t group_stride = 0;  // bytes from kKvGroupPages pages to the next; 0: nothing between
+
+    int64_t page_bytes(DType dtype) const {  // of K or V
+        return kKvPagePositions * n_kv_heads * kv_head_bytes(dtype, d_head);
+    }
+    int64_t k_page(int64_t page) const { return k_offset + page_offset(page, page_bytes(k_dtype)); }
+    int64_t v_page(int64_t page) const { return v_offset + page_offset(page, page_bytes(v_dtype)); }
+    int64_t page_offset(int64_t page, int64_t page_bytes) const {
+        if (group_stride == 0) return page * page_bytes;
+        return page / kKvGroupPages * group_stride + page % kKvGroupPages * page_bytes;
+    }
 };
 
-// Owns the storage of all layers for n_slots positions.
+// Owns the storage of all layers for n_slots positions: for each kKvGroupPages pages of every layer
+// K, then V. So a step reads stretches of some 100 KiB, which memory delivers at its full rate; and
+// memory is touched from the front on as a sequence grows, so that it can lie in huge pages
+// without many more of them than positions need.
 struct KvCache {
-    std::vector<Buffer> k, v;  // [n_layers]
+    Buffer pages;
     DType k_dtype = DType::kF16, v_dtype = DType::kF16;
     int64_t n_slots = 0;
-    int n_kv_heads = 0, d_head = 0;
+    int n_layers = 0, n_kv_heads = 0, d_head = 0;
 
     KvLayer layer(int index) const {
-        return {&k[index], &v[index], k_dtype, v_dtype, n_slots, n_kv_heads, d_head};
+        KvLayer kv;
+        kv.k = kv.v = &pages;
+        kv.k_dtype = k_dtype, kv.v_dtype = v_dtype;
+        kv.n_slots = n_slots, kv.n_kv_heads = n_kv_heads, kv.d_head = d_head;
+        const int64_t k_bytes = kKvGroupPages * kv.page_bytes(k_dtype);
+        const int64_t v_bytes = kKvGroupPages * kv.page_bytes(v_dtype);
+        kv.group_stride = n_layers * (k_bytes + v_bytes);
+        kv.k_offset = index * (k_bytes + v_bytes);
+        kv.v_offset = kv.k_offset + k_bytes;
+        return kv;
+    }
+    size_t n_bytes() const {  // that `pages` is to have
+        const int64_t n_groups = (kv_pages_of(n_slots) + kKvGroupPages - 1) / kKvGroupPages;
+        return static_cast<size_t>(n_groups) * static_cast<size_t>(layer(0).group_stride);
     }
 };
 

@@ -13,36 +13,33 @@
 
 namespace ridge {
 
-// The KV cache of backends that run on the host. K and V of a layer are each [pages][n_kv_heads]
+// The KV cache of backends that run on the host. K and V of a layer and page are each [n_kv_heads]
 // tiles, one behind the other: a tile is one page of kKvPagePositions = 64 positions of one head.
 //
 //   K  [d_head][64]   positions side by side, which a dot product with q has in its lanes
 //   V  [64][d_head]   elements side by side, which a sum over positions has in its lanes
 //
 // in f32, f16 or bf16; in q8_0 int8 codes in that order and behind them f16 scales, K's
-// [d_head / 32][64] and V's [64][d_head / 32]. A step of one head reads whole tiles, each some KiB
-// without a gap, and a page of all heads can be copied as one block.
+// [d_head / 32][64] and V's [64][d_head / 32]. A step reads whole tiles, and of many heads whole
+// pages, without a gap.
 
 constexpr int64_t host_kv_tile_bytes(DType dtype, int64_t d_head) {
     return kKvPagePositions * kv_head_bytes(dtype, d_head);
 }
 
-// Of K or V: whole pages.
+// Of K or V of one layer alone: whole pages.
 inline size_t host_kv_bytes(int64_t n_slots, int n_kv_heads, int d_head, DType dtype) {
     return static_cast<size_t>(kv_pages_of(n_slots)) * static_cast<size_t>(n_kv_heads) *
            static_cast<size_t>(host_kv_tile_bytes(dtype, d_head));
 }
 
-inline std::byte* host_kv_tile(const KvLayer& kv, const Buffer& buffer, DType dtype, int64_t page,
-                               int64_t head) {
-    CHECK(page >= 0 && page < kv_pages_of(kv.n_slots) && head >= 0 && head < kv.n_kv_heads);
-    return buffer.data() + (page * kv.n_kv_heads + head) * host_kv_tile_bytes(dtype, kv.d_head);
-}
 inline std::byte* host_k_tile(const KvLayer& kv, int64_t page, int64_t head) {
-    return host_kv_tile(kv, *kv.k, kv.k_dtype, page, head);
+    CHECK(page >= 0 && page < kv_pages_of(kv.n_slots) && head >= 0 && head < kv.n_kv_heads);
+    return kv.k->data() + kv.k_page(page) + head * host_kv_tile_bytes(kv.k_dtype, kv.d_head);
 }
 inline std::byte* host_v_tile(const KvLayer& kv, int64_t page, int64_t head) {
-    return host_kv_tile(kv, *kv.v, kv.v_dtype, page, head);
+    CHECK(page >= 0 && page < kv_pages_of(kv.n_slots) && head >= 0 && head < kv.n_kv_heads);
+    return kv.v->data() + kv.v_page(page) + head * host_kv_tile_bytes(kv.v_dtype, kv.d_head);
 }
 
 // The d_head elements of one position in a tile: element i is number first + i * stride of the

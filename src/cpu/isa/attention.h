@@ -130,16 +130,34 @@ inline float exp2_of_one(float x) {
 
 // --- decode ---
 
-template <class V>
-inline void fetch(const Ahead& ahead, int step) {
-    const uint8_t* at = ahead.next + 64 * static_cast<int64_t>(step) * ahead.lines;
-    for (int i = 0; i < ahead.lines; i++) V::prefetch(at + 64 * i);
-}
+// Fetches the next tile into the first cache while this one is read, evenly over all passes over
+// it: memory is asked for as much as a pass takes, in its own order. Counted in vectors that the
+// passes load.
+template <class V, class T>
+struct Fetch {
+    const uint8_t* next;
+    int64_t vector_bytes, n_vectors;  // of the next tile for each vector; vectors of one pass
+    int64_t first = 0;                // of this pass
+
+    Fetch(const uint8_t* next, int64_t d_head, int64_t n_passes)
+        : next(next), n_vectors(kTilePositions / V::kRows * d_head) {
+        const int64_t scales = T::kScales ? d_head / kScaleElements * 2 : 0;
+        const int64_t tile_bytes = kTilePositions * (d_head * T::kBytes + scales);
+        const int64_t n = n_vectors * n_passes;
+        vector_bytes = (tile_bytes + n - 1) / n;
+    }
+    void vectors(int64_t i, int64_t n) const {  // i .. i + n of this pass
+        const int64_t end = (first + i + n) * vector_bytes;
+        for (int64_t at = ((first + i) * vector_bytes + 63) / 64 * 64; at < end; at += 64) {
+            V::prefetch(next + at);
+        }
+    }
+};
 
 // Scores of kHeads heads: positions in lanes, kN vectors of them at a time, so that the sums stay
 // in registers and a vector of K is loaded and converted once for all heads.
 template <class V, class T, int kHeads>
-inline void score_heads(const uint8_t* tile, int d_head, const float* q, const Ahead* ahead,
+inline void score_heads(const uint8_t* tile, int d_head, const float* q, const Fetch<V, T>& fetch,
                         float* scores, int64_t score_stride) {
     using Float = typename V::Float;
     constexpr int kMost = V::kSumRegisters / kHeads, kAll = kTilePositions / V::kRows;
@@ -155,7 +173,7 @@ inline void score_heads(const uint8_t* tile, int d_head, const float* q, const A
                 for (int n = 0; n < kN; n++) acc[h][n] = V::zero_float();
             }
             for (int d = d0; d < d0 + block; d++) {
-                if (p == 0 && ahead != nullptr) fetch<V>(*ahead, d);
+                fetch.vectors(p / V::kRows * d_head + d * kN, kN);
                 const uint8_t* row = tile + (int64_t{d} * kTilePositions + p) * T::kBytes;
                 Float k[kN];
 #pragma GCC unroll 8
@@ -192,24 +210,24 @@ inline void score_heads(const uint8_t* tile, int d_head, const float* q, const A
     }
 }
 
-// Heads by fours; what comes after the first four finds the tile in the first cache.
+// Heads by fours: the later fours find the tile in the first cache.
 template <class V, class T>
-void tile_scores(const uint8_t* tile, int d_head, const float* q, int n_heads, const Ahead& ahead,
+void tile_scores(const uint8_t* tile, int d_head, const float* q, int n_heads, const uint8_t* next,
                  float* scores, int64_t stride) {
-    const Ahead* once = &ahead;
+    Fetch<V, T> fetch(next, d_head, (n_heads + 3) / 4);
     for (; n_heads >= 4; n_heads -= 4) {
-        score_heads<V, T, 4>(tile, d_head, q, once, scores, stride);
-        once = nullptr, q += 4 * d_head, scores += 4 * stride;
+        score_heads<V, T, 4>(tile, d_head, q, fetch, scores, stride);
+        fetch.first += fetch.n_vectors, q += 4 * d_head, scores += 4 * stride;
     }
-    if (n_heads == 3) score_heads<V, T, 3>(tile, d_head, q, once, scores, stride);
-    if (n_heads == 2) score_heads<V, T, 2>(tile, d_head, q, once, scores, stride);
-    if (n_heads == 1) score_heads<V, T, 1>(tile, d_head, q, once, scores, stride);
+    if (n_heads == 3) score_heads<V, T, 3>(tile, d_head, q, fetch, scores, stride);
+    if (n_heads == 2) score_heads<V, T, 2>(tile, d_head, q, fetch, scores, stride);
+    if (n_heads == 1) score_heads<V, T, 1>(tile, d_head, q, fetch, scores, stride);
 }
 
 // kN vectors of V from `column` on, times the weights of kHeads heads.
 template <class V, class T, int kHeads, int kN>
 inline void sum_columns(const uint8_t* tile, int d_head, int n_positions, int column,
-                        const float* weights, int64_t weight_stride, const Ahead* ahead,
+                        const float* weights, int64_t weight_stride, const Fetch<V, T>& fetch,
                         float* out) {
     using Float = typename V::Float;
     Float acc[kHeads][kN];
@@ -221,16 +239,19 @@ inline void sum_columns(const uint8_t* tile, int d_head, int n_positions, int co
         }
     }
     for (int p = 0; p < n_positions; p++) {
-        if (ahead != nullptr) fetch<V>(*ahead, p);
+        fetch.vectors(column / V::kRows * kTilePositions + p * kN, kN);
         const uint8_t* row = tile + (int64_t{p} * d_head + column) * T::kBytes;
-        Float v[kN];
+        Float v[kN], scale{};
 #pragma GCC unroll 8
         for (int n = 0; n < kN; n++) {
             v[n] = T::template load<V>(row + n * V::kRows * T::kBytes);
-            if constexpr (T::kScales) {
-                const int scale =
-                    p * (d_head / kScaleElements) + (column + n * V::kRows) / kScaleElements;
-                v[n] = V::mul(v[n], V::splat_f16(scales_of(tile, d_head) + 2 * scale));
+            if constexpr (T::kScales) {  // columns start at a scale, or within one to its end
+                if (n * V::kRows % kScaleElements == 0) {
+                    const int at =
+                        p * (d_head / kScaleElements) + (column + n * V::kRows) / kScaleElements;
+                    scale = V::splat_f16(scales_of(tile, d_head) + 2 * at);
+                }
+                v[n] = V::mul(v[n], scale);
             }
         }
 #pragma GCC unroll 8
@@ -249,12 +270,12 @@ inline void sum_columns(const uint8_t* tile, int d_head, int n_positions, int co
 
 template <class V, class T, int kHeads>
 inline void sum_heads(const uint8_t* tile, int d_head, int n_positions, const float* weights,
-                      int64_t weight_stride, const Ahead* ahead, float* out) {
+                      int64_t weight_stride, const Fetch<V, T>& fetch, float* out) {
     constexpr int kMost = V::kSumRegisters / kHeads;
     int column = 0;
     auto take = [&](auto sum, int n) {
-        sum(tile, d_head, n_positions, column, weights, weight_stride, ahead, out);
-        ahead = nullptr, column += n * V::kRows;
+        sum(tile, d_head, n_positions, column, weights, weight_stride, fetch, out);
+        column += n * V::kRows;
     };
     if constexpr (kMost >= 4) {
         while (column + 4 * V::kRows <= d_head) take(sum_columns<V, T, kHeads, 4>, 4);
@@ -267,15 +288,15 @@ inline void sum_heads(const uint8_t* tile, int d_head, int n_positions, const fl
 
 template <class V, class T>
 void tile_sum_values(const uint8_t* tile, int d_head, int n_positions, const float* weights,
-                     int64_t stride, int n_heads, const Ahead& ahead, float* out) {
-    const Ahead* once = &ahead;
+                     int64_t stride, int n_heads, const uint8_t* next, float* out) {
+    Fetch<V, T> fetch(next, d_head, (n_heads + 3) / 4);
     for (; n_heads >= 4; n_heads -= 4) {
-        sum_heads<V, T, 4>(tile, d_head, n_positions, weights, stride, once, out);
-        once = nullptr, weights += 4 * stride, out += 4 * d_head;
+        sum_heads<V, T, 4>(tile, d_head, n_positions, weights, stride, fetch, out);
+        fetch.first += fetch.n_vectors, weights += 4 * stride, out += 4 * d_head;
     }
-    if (n_heads == 3) sum_heads<V, T, 3>(tile, d_head, n_positions, weights, stride, once, out);
-    if (n_heads == 2) sum_heads<V, T, 2>(tile, d_head, n_positions, weights, stride, once, out);
-    if (n_heads == 1) sum_heads<V, T, 1>(tile, d_head, n_positions, weights, stride, once, out);
+    if (n_heads == 3) sum_heads<V, T, 3>(tile, d_head, n_positions, weights, stride, fetch, out);
+    if (n_heads == 2) sum_heads<V, T, 2>(tile, d_head, n_positions, weights, stride, fetch, out);
+    if (n_heads == 1) sum_heads<V, T, 1>(tile, d_head, n_positions, weights, stride, fetch, out);
 }
 
 // out = sum_b w_b sums_b / sum_b w_b total_b, 16 weights at a time.
