@@ -14,7 +14,6 @@
 #include "cpu/isa.h"
 #include "cpu/kernels_of_isa.h"
 #include "model/step.h"
-#include "ref/host_kv.h"
 
 namespace ridge {
 namespace {
@@ -63,8 +62,8 @@ class CpuBackend : public Backend {
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
-        check_kv_types(config, k_dtype, v_dtype);
                           int64_t n_slots) override {
+        check_kv_types(config, k_dtype, v_dtype);
         KvCache cache;
         cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
         cache.n_slots = n_slots, cache.n_layers = config.n_layers;
