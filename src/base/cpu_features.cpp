@@ -1,5 +1,7 @@
 #include "base/cpu_features.h"
 
+#include <utility>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -80,6 +82,31 @@ CpuFeatures find_features() {
 const CpuFeatures& cpu_features() {
     static const CpuFeatures features = find_features();
     return features;
+}
+
+std::vector<std::string_view> cpu_feature_names() {
+    const CpuFeatures& f = cpu_features();
+    const std::pair<bool, std::string_view> all[] = {
+        {f.avx2, "avx2"},
+        {f.fma, "fma"},
+        {f.f16c, "f16c"},
+        {f.avx512f, "avx512f"},
+        {f.avx512bw, "avx512bw"},
+        {f.avx512vl, "avx512vl"},
+        {f.avx512dq, "avx512dq"},
+        {f.avx512_vnni, "avx512_vnni"},
+        {f.avx512_bf16, "avx512_bf16"},
+        {f.amx_bf16, "amx_bf16"},
+        {f.amx_int8, "amx_int8"},
+        {f.neon_dotprod, "dotprod"},
+        {f.neon_i8mm, "i8mm"},
+        {f.neon_bf16, "bf16"},
+    };
+    std::vector<std::string_view> names;
+    for (const auto& [there, name] : all) {
+        if (there) names.push_back(name);
+    }
+    return names;
 }
 
 }  // namespace ridge

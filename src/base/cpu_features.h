@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 namespace ridge {
 
 // What this machine's processor can do, and the operating system lets it, as far as kernels ask.
@@ -13,5 +16,7 @@ struct CpuFeatures {
 
 // Asked once; the first call asks Linux for the use of AMX tiles, which holds for every thread.
 const CpuFeatures& cpu_features();
+// Those that are there, as their makers write them: "avx2", "avx512_vnni", "amx_bf16".
+std::vector<std::string_view> cpu_feature_names();
 
 }  // namespace ridge

@@ -15,6 +15,7 @@ nlohmann::ordered_json model_json(const ModelInfo& info) {
     json["n_ctx"] = info.n_ctx;
     json["device"] = info.device;
     json["checkpoint"] = info.checkpoint;
+    json["isa"] = info.isa;
     json["n_threads"] = info.n_threads;
     return json;
 }

@@ -102,6 +102,16 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
     line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
               open.pin);
     line.text("--device", "NAME", "device that runs the model (default: cpu)", open.device);
+    line.text(
+        "--cpu-isa", "NAME",
+        "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "
+        "best that the machine has)",
+        open.cpu_isa);
+    line.flag(
+        "--no-repack",
+        "leave weights where the file maps them: they are packed for each step, which is slow, "
+        "but nothing is copied at the start",
+        open.no_repack);
 }
 
 void add_cache_type_options(CommandLine& line, OpenOptions& open) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/cpu_features.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
@@ -13,27 +14,12 @@
 namespace ridge {
 namespace {
 
-// Of those that kernels may be written for, what this CPU has.
-std::vector<std::string> instruction_sets() {
-    std::vector<std::string> found;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#define RIDGE_ADD_IF_FOUND(name) \
-    if (__builtin_cpu_supports(name)) found.emplace_back(name)
-    RIDGE_ADD_IF_FOUND("sse4.2");
-    RIDGE_ADD_IF_FOUND("avx");
-    RIDGE_ADD_IF_FOUND("avx2");
-    RIDGE_ADD_IF_FOUND("fma");
-    RIDGE_ADD_IF_FOUND("avx512f");
-    RIDGE_ADD_IF_FOUND("avx512bw");
-    RIDGE_ADD_IF_FOUND("avx512vl");
-    RIDGE_ADD_IF_FOUND("avx512vnni");
-    RIDGE_ADD_IF_FOUND("avx512bf16");
-#undef RIDGE_ADD_IF_FOUND
-#elif defined(__aarch64__)
-    found.emplace_back("neon");
-#endif
-    return found;
+template <class Names>
+std::string joined(const Names& names, std::string_view between) {
+    std::string text;
+    for (const auto& name : names)
+        text += (text.empty() ? "" : std::string(between)) + std::string(name);
+    return text;
 }
 
 }  // namespace
@@ -56,19 +42,21 @@ int version_command(const std::vector<std::string>& arguments) {
         json["build_type"] = std::string(build.build_type);
         json["cpu"] = cpu_name();
         json["n_threads"] = default_n_threads();
-        json["instruction_sets"] = instruction_sets();
+        json["cpu_features"] = cpu_feature_names();
+        json["cpu_isas"] = cpu_isa_names();
+        json["cpu_isa"] = cpu_isa_names().back();
         json["devices"] = device_names();
         output.write_json(json);
     } else {
-        std::string sets, devices;
-        for (const std::string& name : device_names())
-            devices += (devices.empty() ? "" : ", ") + name;
-        for (const std::string& set : instruction_sets()) sets += " " + set;
+        const std::vector<std::string_view> features = cpu_feature_names();
         output.write(fmt::format(
-            "ridge {}{}\nbuilt by {}, {}\ndevices: {}\ncpu: {}, {} threads,{}\n", build.version,
-            build.commit.empty() ? "" : fmt::format(" ({})", build.commit), build.compiler,
-            build.build_type, devices, printable(cpu_name()), default_n_threads(),
-            sets.empty() ? " no instruction sets beyond the baseline" : sets));
+            "ridge {}{}\nbuilt by {}, {}\ndevices: {}\ncpu: {}, {} threads\nfeatures: {}\n"
+            "kernels: {} (of {})\n",
+            build.version, build.commit.empty() ? "" : fmt::format(" ({})", build.commit),
+            build.compiler, build.build_type, joined(device_names(), ", "), printable(cpu_name()),
+            default_n_threads(),
+            features.empty() ? "none beyond the baseline" : joined(features, " "),
+            cpu_isa_names().back(), joined(cpu_isa_names(), ", ")));
     }
     output.flush();
     return 0;

@@ -24,6 +24,9 @@ namespace ridge {
 constexpr int64_t kDefaultContext = 8192;  // at most, where -c does not say
 
 std::vector<std::string> device_names();
+// Instruction sets that the CPU's kernels are written for, as far as this machine has them, the
+// best last: "scalar", "avx2", "avx512".
+std::vector<std::string> cpu_isa_names();
 // Names of a device's checkpoints, in their order; Error for an unknown device.
 std::vector<std::string> checkpoint_names(const std::string& device);
 // "f32", "f16", "bf16", "q8_0"; `flag` names the option in the error for anything else.
@@ -39,8 +42,8 @@ struct OpenOptions {
     bool pin = false;   // keep thread i on the i-th of these cores; see ThreadPool
     std::string cache_type_k = "f16", cache_type_v = "f16";  // or f32, bf16, q8_0
     std::string device = "cpu";
-    std::string cpu_isa;  // cap on the CPU's instruction set: "avx2"; empty: the best it has
-    bool repack = true;   // weights are packed for the kernels; else read where the file maps them
+    std::string cpu_isa;        // cap on the CPU's instruction set: "avx2"; empty: the best it has
+    bool no_repack = false;     // weights stay where the file maps them, in place of being packed
     std::string checkpoint;     // empty: the last of the device's list
     std::string pre;            // pre-tokenizer, in place of the file's
     std::string chat_template;  // name of a built-in template, in place of the file's

