@@ -15,7 +15,11 @@ Kernels kernels_of_isa(Isa isa) {
         if (isa == Isa::kAmx) add_amx_kernels(kernels);
     }
 #elif defined(__aarch64__)
-    if (isa == Isa::kNeon) add_neon_kernels(kernels);
+    if (isa == Isa::kNeon) {
+        add_neon_kernels(kernels);
+        if (cpu_features().neon_bf16) add_neon_bf16_kernels(kernels);
+        if (cpu_features().neon_i8mm) add_neon_i8mm_kernels(kernels);
+    }
 #endif
     return kernels;
 }

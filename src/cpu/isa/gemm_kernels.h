@@ -15,6 +15,12 @@ namespace {
 
 // --- quantised weights: unpack to one byte a code, and float scales ---
 
+// Whether V has its codes stored in an order of their own.
+template <class V>
+constexpr bool kPairsCodes = requires(typename V::Int* c) {
+    V::pair_codes(c);
+};
+
 template <class V, class F>
 void unpack_codes(const uint8_t* group, const PackedShape& shape, int64_t first_block,
                   int64_t n_blocks, uint8_t* codes, float* scales_out, float* mins_out) {
@@ -33,6 +39,7 @@ void unpack_codes(const uint8_t* group, const PackedShape& shape, int64_t first_
                 const int64_t at = s * F::kBlocks + b;
                 Int c[8];
                 F::Codes::template load<V>(block, c);
+                if constexpr (kPairsCodes<V>) V::pair_codes(c);
                 for (int j = 0; j < 8; j++) {
                     V::store_bytes(codes + 64 * (8 * at + j) + 4 * row, c[j]);
                 }
@@ -98,11 +105,18 @@ inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const 
                 Int sum[kRegs];
 #pragma GCC unroll 8
                 for (int g = 0; g < kRegs; g++) sum[g] = first;
-#pragma GCC unroll 8
-                for (int j = 0; j < 8; j++) {
+                if constexpr (kHasCodeLanes<V>) {
 #pragma GCC unroll 8
                     for (int g = 0; g < kRegs; g++) {
-                        sum[g] = dot<V, kWide>(sum[g], c[g][j], xr + 4 * j);
+                        sum[g] = dots<V, kWide, 8>(sum[g], c[g], xr);
+                    }
+                } else {
+#pragma GCC unroll 8
+                    for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 8
+                        for (int g = 0; g < kRegs; g++) {
+                            sum[g] = dot<V, kWide>(sum[g], c[g][j], xr + 4 * j);
+                        }
                     }
                 }
                 const Float x_scale = V::broadcast(x.scales + at);
@@ -123,11 +137,8 @@ inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const 
                     Int sum[2];
 #pragma GCC unroll 2
                     for (int h = 0; h < 2; h++) {
-                        sum[h] = start<V, kOffset>(x.negated_half_sums + xh + h);
-#pragma GCC unroll 4
-                        for (int j = 0; j < 4; j++) {
-                            sum[h] = dot<V, kWide>(sum[h], c[g][4 * h + j], xr + 16 * h + 4 * j);
-                        }
+                        sum[h] = dots<V, kWide, 4>(start<V, kOffset>(x.negated_half_sums + xh + h),
+                                                   c[g] + 4 * h, xr + 16 * h);
                     }
                     const float* scale = scales[g] + 32 * b;
                     const Float both = V::fma(V::to_float(sum[1]), V::load_floats(scale + 16),

@@ -20,14 +20,22 @@ namespace {
 
 // --- codes of a block: c[j] holds elements 4 j .. 4 j + 3 ---
 
+// Whether V shifts bytes, and not wider numbers whose bits move on into the next byte.
+template <class V>
+constexpr bool kShiftsBytes = requires {
+    requires V::kByteShifts;
+};
+
 // Bits `from` and up of a byte to bits `to` and up; `mask` names the bits that are kept, at `to`.
 template <class V, int from, int to, int mask>
 inline typename V::Int place_bits(typename V::Int v) {
+    constexpr int kLeft = to > from ? (255 << (to - from)) & 255 : 255 >> (from - to);
     if constexpr (to > from) {
         v = V::template shift_left<to - from>(v);
     } else if constexpr (from > to) {
         v = V::template shift_right<from - to>(v);
     }
+    if constexpr (kShiftsBytes<V> && mask == kLeft) return v;
     return V::and_bytes(v, mask);
 }
 
@@ -126,8 +134,9 @@ struct Codes3 {
 
 struct Codes8 {
     static constexpr bool kWide = true;
+    // A call would send 32 registers of a V of 16 rows through memory.
     template <class V>
-    static void load(const uint8_t* p, typename V::Int* c) {
+    [[gnu::always_inline]] static void load(const uint8_t* p, typename V::Int* c) {
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) c[j] = V::wide_codes(V::load(p + 64 * j));
     }
@@ -294,6 +303,31 @@ inline typename V::Int dot(typename V::Int acc, typename V::Int c, const int8_t*
     }
 }
 
+// Whether V takes an operand of its dot products from a lane of 16 codes.
+template <class V>
+constexpr bool kHasCodeLanes = requires(const int8_t* x) {
+    V::load_codes(x);
+};
+
+// Adds the products of 4 n codes of x with c[0 .. n), n a multiple of 4.
+template <class V, bool kWide, int n>
+inline typename V::Int dots(typename V::Int sum, const typename V::Int* c, const int8_t* x) {
+    if constexpr (kHasCodeLanes<V>) {
+#pragma GCC unroll 2
+        for (int j = 0; j < n; j += 4) {
+            const auto codes = V::load_codes(x + 4 * j);
+            sum = V::template dot_lane<0>(sum, c[j], codes);
+            sum = V::template dot_lane<1>(sum, c[j + 1], codes);
+            sum = V::template dot_lane<2>(sum, c[j + 2], codes);
+            sum = V::template dot_lane<3>(sum, c[j + 3], codes);
+        }
+    } else {
+#pragma GCC unroll 8
+        for (int j = 0; j < n; j++) sum = dot<V, kWide>(sum, c[j], x + 4 * j);
+    }
+    return sum;
+}
+
 // One part of kRows weight rows times kN activation rows.
 template <class V, class F, int kN>
 inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activations& x,
@@ -330,11 +364,8 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
                 for (int r = 0; r < kN; r++) {
                     const int64_t xb = block0 + r * x.block_stride + at;
                     const int8_t* xc = codes + r * x.code_stride + 32 * at;
-                    Int sum = start<V, kOffset>(x.negated_sums + xb);
-#pragma GCC unroll 8
-                    for (int j = 0; j < 8; j++) {
-                        sum = dot<V, Codes::kWide>(sum, c[j], xc + 4 * j);
-                    }
+                    const Int sum =
+                        dots<V, Codes::kWide, 8>(start<V, kOffset>(x.negated_sums + xb), c, xc);
                     acc[r] = V::fma(V::to_float(sum), V::mul(scale, V::broadcast(x.scales + xb)),
                                     acc[r]);
                     if constexpr (Scales::kMins) {
@@ -351,12 +382,9 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
                     Int sum[2];
 #pragma GCC unroll 8
                     for (int h = 0; h < 2; h++) {
-                        sum[h] = start<V, kOffset>(x.negated_half_sums + xh + h);
-#pragma GCC unroll 8
-                        for (int j = 0; j < 4; j++) {
-                            sum[h] =
-                                dot<V, Codes::kWide>(sum[h], c[4 * h + j], xc + 16 * h + 4 * j);
-                        }
+                        sum[h] = dots<V, Codes::kWide, 4>(
+                            start<V, kOffset>(x.negated_half_sums + xh + h), c + 4 * h,
+                            xc + 16 * h);
                     }
                     const Float both = V::fma(V::to_float(sum[1]), scale[1],
                                               V::mul(V::to_float(sum[0]), scale[0]));
@@ -452,37 +480,48 @@ struct FloatGroup {
     }
 };
 
-// Rows by eights, fours, twos and ones, as far as V has registers for them.
-template <class V, class G>
+// Rows by eights, fours, twos and ones, as far as V has registers for them. A single row goes
+// through `Single`, which may hold more weight rows at once, since there are fewer sums to hold.
+template <class V, class Single, template <class, class> class G, class F>
 void group_kernel(const uint8_t* group, const PackedShape& shape, const Activations& x,
                   int64_t first_row, int n_rows, float* tile) {
-    auto rows = [&](auto part, int n) {
-        for (int w = 0; w < kGroupRows; w += V::kRows) part(group, shape, x, first_row, w, tile);
+    auto rows = [&](auto part, int n, int weight_rows) {
+        for (int w = 0; w < kGroupRows; w += weight_rows) {
+            part(group, shape, x, first_row, w, tile);
+        }
         first_row += n, n_rows -= n, tile += 16 * n;
     };
     if constexpr (V::kMaxRows >= 8) {
-        while (n_rows >= 8) rows(G::template part<8>, 8);
+        while (n_rows >= 8) rows(G<V, F>::template part<8>, 8, V::kRows);
     }
     if constexpr (V::kMaxRows >= 4) {
-        while (n_rows >= 4) rows(G::template part<4>, 4);
+        while (n_rows >= 4) rows(G<V, F>::template part<4>, 4, V::kRows);
     }
-    while (n_rows >= 2) rows(G::template part<2>, 2);
-    if (n_rows > 0) rows(G::template part<1>, 1);
+    while (n_rows >= 2) rows(G<V, F>::template part<2>, 2, V::kRows);
+    if (n_rows > 0) rows(G<Single, F>::template part<1>, 1, Single::kRows);
 }
 
 // In the order of FormatId.
-template <class V>
+template <class V, class Single = V>
 void fill_group_kernels(GroupKernel* table) {
     const GroupKernel kernels[kNumWeightFormats] = {
-        group_kernel<V, FloatGroup<V, FloatF32>>,    group_kernel<V, FloatGroup<V, FloatF16>>,
-        group_kernel<V, FloatGroup<V, FloatBF16>>,   group_kernel<V, IntGroup<V, FormatQ4_0>>,
-        group_kernel<V, IntGroup<V, FormatQ4_1>>,    group_kernel<V, IntGroup<V, FormatQ5_0>>,
-        group_kernel<V, IntGroup<V, FormatQ5_1>>,    group_kernel<V, IntGroup<V, FormatQ8_0>>,
-        group_kernel<V, IntGroup<V, FormatQ2_K>>,    group_kernel<V, IntGroup<V, FormatQ3_K>>,
-        group_kernel<V, IntGroup<V, FormatQ4_K>>,    group_kernel<V, IntGroup<V, FormatQ5_K>>,
-        group_kernel<V, IntGroup<V, FormatQ6_K>>,    group_kernel<V, IntGroup<V, FormatIQ4_NL>>,
-        group_kernel<V, IntGroup<V, FormatIQ4_XS>>,  group_kernel<V, IntGroup<V, FormatAffine4>>,
-        group_kernel<V, IntGroup<V, FormatAffine8>>,
+        group_kernel<V, Single, FloatGroup, FloatF32>,
+        group_kernel<V, Single, FloatGroup, FloatF16>,
+        group_kernel<V, Single, FloatGroup, FloatBF16>,
+        group_kernel<V, Single, IntGroup, FormatQ4_0>,
+        group_kernel<V, Single, IntGroup, FormatQ4_1>,
+        group_kernel<V, Single, IntGroup, FormatQ5_0>,
+        group_kernel<V, Single, IntGroup, FormatQ5_1>,
+        group_kernel<V, Single, IntGroup, FormatQ8_0>,
+        group_kernel<V, Single, IntGroup, FormatQ2_K>,
+        group_kernel<V, Single, IntGroup, FormatQ3_K>,
+        group_kernel<V, Single, IntGroup, FormatQ4_K>,
+        group_kernel<V, Single, IntGroup, FormatQ5_K>,
+        group_kernel<V, Single, IntGroup, FormatQ6_K>,
+        group_kernel<V, Single, IntGroup, FormatIQ4_NL>,
+        group_kernel<V, Single, IntGroup, FormatIQ4_XS>,
+        group_kernel<V, Single, IntGroup, FormatAffine4>,
+        group_kernel<V, Single, IntGroup, FormatAffine8>,
     };
     for (int i = 0; i < kNumWeightFormats; i++) table[i] = kernels[i];
 }
