@@ -55,6 +55,23 @@ float as_stored(float x, DType dtype) {
     return x;
 }
 
+// What the n elements of one head are once they have been stored.
+void round_head(float* x, size_t n, DType dtype) {
+    if (dtype != DType::kQ8_0) {
+        for (size_t i = 0; i < n; i++) x[i] = as_stored(x[i], dtype);
+        return;
+    }
+    for (size_t first = 0; first < n; first += 32) {
+        float highest = 0;
+        for (size_t i = first; i < first + 32; i++) highest = std::max(highest, std::abs(x[i]));
+        const float scale = to_float(to_f16(highest / 127));
+        for (size_t i = first; i < first + 32; i++) {
+            const float code = scale > 0 ? std::nearbyint(x[i] / scale) : 0;
+            x[i] = scale * std::clamp(code, -127.0f, 127.0f);
+        }
+    }
+}
+
 struct Shape {
     int64_t n_ctx;
     int n_heads, n_kv_heads, d_head;
@@ -89,8 +106,12 @@ void check_attention(const Shape& s) {
         positions[p] = static_cast<int32_t>(p), slots[p] = view.slot(positions[p]);
         for (size_t i = 0; i < static_cast<size_t>(s.n_kv_heads) * d; i++) {
             const size_t at = p * static_cast<size_t>(s.n_kv_heads) * d + i;
-            k[p].push_back(as_stored(k_rows.values[at], s.k_dtype));
-            v[p].push_back(as_stored(v_rows.values[at], s.v_dtype));
+            k[p].push_back(k_rows.values[at]);
+            v[p].push_back(v_rows.values[at]);
+        }
+        for (size_t h = 0; h < static_cast<size_t>(s.n_kv_heads); h++) {
+            round_head(k[p].data() + h * d, d, s.k_dtype);
+            round_head(v[p].data() + h * d, d, s.v_dtype);
         }
     }
     const SequenceSpan span{0, static_cast<int32_t>(n), RowClass::kPrompt, view};
@@ -126,6 +147,32 @@ TEST(attention, is_the_softmax_of_scores_times_values) {
     check_attention({33, 8, 2, 80, bf16, f16, false, 1});
     check_attention({130, 4, 4, 16, f16, bf16, true, 2});
     check_attention({70, 7, 1, 96, f32, f32, true, 3});
+}
+
+// A code may differ where x / scale and x * (1 / scale) round apart, by one in 127.
+TEST(attention, reads_eight_bit_codes_with_a_scale_for_each_32_elements) {
+    const int n_slots = 70, d_head = 96;
+    Cache cache(n_slots, 2, d_head, DType::kQ8_0, DType::kQ8_0);
+    Random random(test_seed(), 60);
+    for (int64_t slot = 0; slot < n_slots; slot++) {
+        for (int64_t h = 0; h < 2; h++) {
+            std::vector<float> x(d_head), got_k(d_head), got_v(d_head);
+            for (float& value : x) value = random.normal();
+            for (int i = 32; i < 64; i++) x[static_cast<size_t>(i)] *= slot == 3 ? 0.0f : 1e3f;
+            store_row(x.data(), host_k(cache.layer, slot, h));
+            store_row(x.data(), host_v(cache.layer, slot, h));
+            load_row(host_k(cache.layer, slot, h), got_k.data());
+            load_row(host_v(cache.layer, slot, h), got_v.data());
+            EXPECT_EQ(got_k, got_v);
+            std::vector<float> want = x;
+            round_head(want.data(), want.size(), DType::kQ8_0);
+            for (size_t i = 0; i < x.size(); i++) {
+                const float step = i / 32 == 1 ? 40.0f : 0.04f;
+                EXPECT_NEAR(got_k[i], want[i], step) << "element " << i;
+                EXPECT_NEAR(got_k[i], x[i], step) << "element " << i;
+            }
+        }
+    }
 }
 
 TEST(attention, takes_scores_of_ten_thousand) {
