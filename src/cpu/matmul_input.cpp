@@ -11,6 +11,10 @@ namespace {
 constexpr int64_t kQuantiseGrain = 2048;  // elements of a cut row that a thread rounds at a time
 constexpr int64_t kRowGrain = 4096;       // elements of whole rows: not worth waking a thread for
 
+// Rows of codes lie an odd number of cache lines apart: at a distance of a power of two, the slices
+// of many rows would fight for the same places of a cache.
+constexpr int64_t kCodePadding = 64;
+
 }  // namespace
 
 const Kernels& kernels_of(const Step& s) {
@@ -34,7 +38,7 @@ void MatmulInput::want(Operands operands) {
             break;
         case Operands::kInt8:
             if (codes_.n_rows > 0) break;
-            codes_ = s_.scratch(n_rows_, n_padded_ / 4);
+            codes_ = s_.scratch(n_rows_, (n_padded_ + kCodePadding) / 4);
             blocks_ = s_.scratch(n_rows_, 8 * n_blocks);
             break;
         case Operands::kBF16:

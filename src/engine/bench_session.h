@@ -13,7 +13,7 @@
 
 namespace ridge {
 
-constexpr int kBenchStepRows = 256;  // rows of one prompt step where nothing else is asked
+constexpr int kBenchStepRows = 512;  // rows of one prompt step where nothing else is asked
 
 // A model opened to be timed: prompt steps and decode steps on tokens that do not matter, over a
 // cache that holds several sequences. Token number p of sequence s is always the same random one,

@@ -10,7 +10,7 @@
 
 namespace ridge {
 
-constexpr int kMaxStepRows = 256;       // rows of one prompt step: scratch is planned for as many
+constexpr int kMaxStepRows = 512;       // rows of one prompt step: scratch is planned for as many
 constexpr int64_t kFirstStepRows = 32;  // of the first step of a prompt, and at least
 constexpr double kStepMs = 500;         // a prompt step aims at
 constexpr int kMaxStepLogitRows = 16;   // of these, rows that may want logits

@@ -19,57 +19,48 @@ void unpack_f16_pairs(const uint8_t* group, const PackedShape&, int64_t first_bl
     }
 }
 
-// multiply_bf16_tile: pairs along k, two products and two sums an instruction; kTile rows of the
-// input times both groups.
-template <int kTile>
-inline void multiply_bf16_tile(const uint8_t* const* codes, const Activations& x,
-                               int64_t first_block, int64_t n_blocks, int64_t row, float* sums) {
-    __m512 acc[kTile][2];
-#pragma GCC unroll 16
-    for (int t = 0; t < kTile; t++) {
-        for (int g = 0; g < 2; g++) {
-            acc[t][g] = _mm512_loadu_ps(sums + (row + t) * kPanelRows + g * kGroupRows);
+// multiply_bf16: pairs along k, two products and two sums an instruction; eight rows of the input,
+// which lie in one tile at fixed distances, times both groups. Rows and sums are there in multiples
+// of kPaddedRows: what comes of the rows behind n_rows is nobody's.
+constexpr int kTileRows = 8;
+
+inline void multiply_bf16_tile(const uint8_t* const* codes, const uint16_t* halves,
+                               int64_t n_blocks, float* sums) {
+    __m512 acc[kTileRows][2];
+#pragma GCC unroll 8
+    for (int t = 0; t < kTileRows; t++) {
+        acc[t][0] = _mm512_loadu_ps(sums + t * kPanelRows);
+        acc[t][1] = _mm512_loadu_ps(sums + t * kPanelRows + kGroupRows);
+    }
+    const uint8_t *w0 = codes[0], *w1 = codes[1];
+    for (int64_t b = 0; b < n_blocks; b++, halves += kTileElements, w0 += 1024, w1 += 1024) {
+#pragma GCC unroll 4
+        for (int pair = 0; pair < 16; pair++) {
+            const auto v0 = (__m512bh)_mm512_loadu_si512(w0 + 64 * pair);
+            const auto v1 = (__m512bh)_mm512_loadu_si512(w1 + 64 * pair);
+#pragma GCC unroll 8
+            for (int t = 0; t < kTileRows; t++) {
+                int32_t two;
+                memcpy(&two, halves + 32 * t + 2 * pair, sizeof two);
+                const auto x = (__m512bh)_mm512_set1_epi32(two);
+                acc[t][0] = _mm512_dpbf16_ps(acc[t][0], v0, x);
+                acc[t][1] = _mm512_dpbf16_ps(acc[t][1], v1, x);
+            }
         }
     }
-    const uint16_t* rows[kTile];
-#pragma GCC unroll 16
-    for (int t = 0; t < kTile; t++) {
-        rows[t] = x.halves + (row + t) / 16 * x.half_stride + first_block * kTileElements +
-                  (row + t) % 16 * 32;
-    }
-    for (int64_t pair = 0; pair < 16 * n_blocks; pair++) {
-        const auto w0 = (__m512bh)_mm512_loadu_si512(codes[0] + 64 * pair);
-        const auto w1 = (__m512bh)_mm512_loadu_si512(codes[1] + 64 * pair);
-        const int64_t at = pair / 16 * kTileElements + pair % 16 * 2;
-#pragma GCC unroll 16
-        for (int t = 0; t < kTile; t++) {
-            int32_t two;
-            memcpy(&two, rows[t] + at, sizeof two);
-            const auto v = (__m512bh)_mm512_set1_epi32(two);
-            acc[t][0] = _mm512_dpbf16_ps(acc[t][0], w0, v);
-            acc[t][1] = _mm512_dpbf16_ps(acc[t][1], w1, v);
-        }
-    }
-#pragma GCC unroll 16
-    for (int t = 0; t < kTile; t++) {
-        for (int g = 0; g < 2; g++) {
-            _mm512_storeu_ps(sums + (row + t) * kPanelRows + g * kGroupRows, acc[t][g]);
-        }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTileRows; t++) {
+        _mm512_storeu_ps(sums + t * kPanelRows, acc[t][0]);
+        _mm512_storeu_ps(sums + t * kPanelRows + kGroupRows, acc[t][1]);
     }
 }
 
 void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block, int64_t n_blocks,
                    int64_t n_rows, float* sums) {
-    constexpr int kTile = 12;
-    int64_t row = 0;
-    for (; row + kTile <= n_rows; row += kTile) {
-        multiply_bf16_tile<kTile>(panel.codes, x, first_block, n_blocks, row, sums);
-    }
-    for (; row + 4 <= n_rows; row += 4) {
-        multiply_bf16_tile<4>(panel.codes, x, first_block, n_blocks, row, sums);
-    }
-    for (; row < n_rows; row++) {
-        multiply_bf16_tile<1>(panel.codes, x, first_block, n_blocks, row, sums);
+    for (int64_t row = 0; row < n_rows; row += kTileRows) {
+        const uint16_t* halves =
+            x.halves + row / 16 * x.half_stride + first_block * kTileElements + row % 16 * 32;
+        multiply_bf16_tile(panel.codes, halves, n_blocks, sums + row * kPanelRows);
     }
 }
 
