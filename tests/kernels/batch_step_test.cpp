@@ -12,6 +12,7 @@
 #include "cpu/isa.h"
 #include "model/backend.h"
 #include "support/seed.h"
+#include "support/thin.h"
 
 // Whole steps of a small random model: what a sequence's logits are does not depend on the
 // sequences beside it, on how its prompt is cut, or on where it lies in the cache, bit for bit; and
@@ -228,12 +229,22 @@ double logits_error(const Logits& want, const Logits& got) {
     return std::sqrt(error / size);
 }
 
-// Every checkpoint on the best instruction set, then the last on all of them.
+// Every checkpoint on the best instruction set, then the last on all the others.
 std::vector<Variant> variants() {
-    std::vector<Variant> variants;
-    for (const Checkpoint& checkpoint : cpu_checkpoints()) variants.push_back({checkpoint.name});
+    const std::string_view first = cpu_checkpoints().front().name;
     const std::string_view last = cpu_checkpoints().back().name;
-    for (Isa isa : available_isas()) variants.push_back({last, std::string(isa_name(isa))});
+    std::vector<Variant> variants = {{first}}, between;
+    for (const Checkpoint& checkpoint : cpu_checkpoints()) {
+        if (checkpoint.name != first && checkpoint.name != last) {
+            between.push_back({checkpoint.name});
+        }
+    }
+    for (Variant& variant : thinned(std::move(between), 0)) variants.push_back(std::move(variant));
+    variants.push_back({last});
+    for (Isa isa : available_isas()) {
+        if (isa == available_isas().back() || !isa_is_tested(isa_name(isa))) continue;
+        variants.push_back({last, std::string(isa_name(isa))});
+    }
     variants.push_back({last, "", false});
     return variants;
 }

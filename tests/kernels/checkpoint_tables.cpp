@@ -9,6 +9,7 @@
 #include "cpu/kernels_of_isa.h"
 #include "cpu/matmul.h"
 #include "ref/ref.h"
+#include "support/thin.h"
 
 namespace ridge {
 namespace {
@@ -43,13 +44,17 @@ struct IsaKernels {
     cpu::Kernels kernels;
 };
 
+constexpr std::string_view kTilesName = "tiles in plain C++";
+
 const std::deque<IsaKernels>& all_kernels() {
     static const std::deque<IsaKernels> all = [] {
         std::deque<IsaKernels> kernels;
         for (Isa isa : available_isas()) {
+            if (!isa_is_tested(isa_name(isa))) continue;
             kernels.push_back({isa_name(isa), cpu::kernels_of_isa(isa)});
         }
-        kernels.push_back({"tiles in plain C++", cpu::kernels_of_isa(Isa::kScalar)});
+        if (!isa_is_tested(kTilesName) && !kernels.empty()) return kernels;
+        kernels.push_back({kTilesName, cpu::kernels_of_isa(Isa::kScalar)});
         cpu::add_scalar_tile_kernels(kernels.back().kernels);
         return kernels;
     }();
