@@ -24,25 +24,35 @@ struct Activations {
     // float32, what matmuls on float weights read
     const float* values;  // [n_rows, value_stride]
     int64_t value_stride;
-    // int8 blocks, what matmuls on quantised weights read
-    const int8_t* codes;  // [n_rows, code_stride]
+    // int8 blocks, what matmuls on quantised weights read: decode rows one behind the other, prompt
+    // rows in strips of kStripRows, block by block. That is, element k of row r lies at
+    //   decode  codes[r * code_stride + k]
+    //   prompt  codes[r / 4 * code_stride + k / 32 * 128 + r % 4 * 32 + k % 32]
+    // and what belongs to block b at
+    //   decode  [r * block_stride + b]                  half blocks [r * block_stride + 2 b + h]
+    //   prompt  [r / 4 * block_stride + 4 b + r % 4]    [r / 4 * block_stride + 4 (2 b + h) + r %
+    //   4]
+    const int8_t* codes;
     int64_t code_stride;
-    const float* scales;            // [n_rows, block_stride], a block of 32 each, as the next two
+    const float* scales;
     const float* scaled_sums;       // scale * sum of the block's codes
     const int32_t* negated_sums;    // - sum of the block's codes
-    const float* scaled_half_sums;  // the same of blocks of 16
+    const float* scaled_half_sums;  // the same of half blocks of 16
     const int32_t* negated_half_sums;
-    int64_t block_stride;  // from row to row of each of these five
+    int64_t block_stride;  // of each of these five
     // bf16, what prompts read where the machine multiplies it: in tiles of 16 rows and 32 elements,
     // row r and element k at [r / 16][k / 32][r % 16][k % 32]
     const uint16_t* halves;  // [n_rows / 16, half_stride]
     int64_t half_stride;     // from one 16 rows to the next
 };
-// The same, to be written: one row.
+// The same, to be written: one row. `step` is 1 for decode rows and kStripRows for prompt rows: how
+// many blocks lie between two of the row's.
+constexpr int kStripRows = 4;
 struct QuantisedRow {
     int8_t* codes;  // [n_padded]
     float *scales, *scaled_sums, *scaled_half_sums;
     int32_t *negated_sums, *negated_half_sums;
+    int64_t step;
 };
 
 // How a packed weight is laid out, as far as its format does not say it.
@@ -95,7 +105,7 @@ struct GemmKernel {
 };
 
 struct Kernels {
-    // x [n] to int8 blocks, zeros behind it up to n_padded
+    // x [n] to int8 blocks, zeros behind it up to n_padded; to out.codes + block * out.step * 32
     void (*quantise_row)(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out);
     RowKernels rows;
     AttentionKernels attention;

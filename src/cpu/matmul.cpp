@@ -50,7 +50,7 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
       weights_(weights),
       panels_(row_class == RowClass::kPrompt),
       n_rows_(n_rows),
-      input_(s, n_rows, d_in) {
+      input_(s, row_class, n_rows, d_in) {
     for (int w = 0; w < weights.n_weights; w++) {
         const Tensor& weight = weights.weights[static_cast<size_t>(w)]->weight;
         CHECK(weight.n_cols() == d_in);

@@ -22,12 +22,13 @@ const Kernels& kernels_of(const Step& s) {
     return *static_cast<const Kernels*>(s.tables.kernels);
 }
 
-MatmulInput::MatmulInput(Step& s, int64_t n_rows, int64_t d_in)
+MatmulInput::MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in)
     : s_(s),
       kernels_(kernels_of(s)),
       n_rows_(n_rows),
       d_in_(d_in),
-      n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock) {}
+      n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock),
+      rows_in_strip_(row_class == RowClass::kPrompt ? kStripRows : 1) {}
 
 void MatmulInput::want(Operands operands) {
     const int64_t n_blocks = n_padded_ / kBlock;
@@ -38,8 +39,8 @@ void MatmulInput::want(Operands operands) {
             break;
         case Operands::kInt8:
             if (codes_.n_rows > 0) break;
-            codes_ = s_.scratch(n_rows_, (n_padded_ + kCodePadding) / 4);
-            blocks_ = s_.scratch(n_rows_, 8 * n_blocks);
+            codes_ = s_.scratch(n_strips(), (rows_in_strip_ * n_padded_ + kCodePadding) / 4);
+            blocks_ = s_.scratch(n_strips(), rows_in_strip_ * 8 * n_blocks);
             break;
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
@@ -108,26 +109,29 @@ void MatmulInput::set_row(int64_t row, const float* x) {
     }
 }
 
-// One row of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
+// A strip of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
 // blocks.
 QuantisedRow MatmulInput::quantised_row(int64_t row) const {
-    const int64_t n = n_padded_ / kBlock;
-    float* at = blocks_.row<float>(row);
+    const int64_t strip = row / rows_in_strip_, in_strip = row % rows_in_strip_;
+    const int64_t n = rows_in_strip_ * n_padded_ / kBlock;
+    float* at = blocks_.row<float>(strip) + in_strip;
     QuantisedRow out{};
-    out.codes = reinterpret_cast<int8_t*>(codes_.row<float>(row));
+    out.codes = reinterpret_cast<int8_t*>(codes_.row<float>(strip)) + in_strip * kBlock;
     out.scales = at, out.scaled_sums = at + n;
     out.negated_sums = reinterpret_cast<int32_t*>(at + 2 * n);
     out.scaled_half_sums = at + 4 * n;
     out.negated_half_sums = reinterpret_cast<int32_t*>(at + 6 * n);
+    out.step = rows_in_strip_;
     return out;
 }
 
 void MatmulInput::quantise(int64_t row, int64_t first, int64_t n_padded, const float* x) {
     const int64_t block = first / kBlock;
     QuantisedRow out = quantised_row(row);
-    out.codes += first;
-    out.scales += block, out.scaled_sums += block, out.negated_sums += block;
-    out.scaled_half_sums += 2 * block, out.negated_half_sums += 2 * block;
+    out.codes += first * out.step;
+    out.scales += block * out.step, out.scaled_sums += block * out.step;
+    out.negated_sums += block * out.step;
+    out.scaled_half_sums += 2 * block * out.step, out.negated_half_sums += 2 * block * out.step;
     kernels_.quantise_row(x + first, std::clamp<int64_t>(d_in_ - first, 0, n_padded), n_padded,
                           out);
 }

@@ -14,7 +14,7 @@ const Kernels& kernels_of(const Step& s);
 class MatmulInput {
   public:
     // Takes scratch for the forms that are wanted; computes nothing.
-    MatmulInput(Step& s, int64_t n_rows, int64_t d_in);
+    MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in);
     void want(Operands operands);  // before the first of the calls below
     void want_norm();              // before set_normed
 
@@ -33,10 +33,11 @@ class MatmulInput {
     void quantise(int64_t row, int64_t first, int64_t n_padded, const float* x);
     QuantisedRow quantised_row(int64_t row) const;
     void point_at_forms();
+    int64_t n_strips() const { return (n_rows_ + rows_in_strip_ - 1) / rows_in_strip_; }
 
     Step& s_;
     const Kernels& kernels_;
-    int64_t n_rows_, d_in_, n_padded_;
+    int64_t n_rows_, d_in_, n_padded_, rows_in_strip_;
     bool wants_values_ = false;
     Rows codes_, blocks_, values_, halves_, normed_;  // without rows: not wanted
     Activations x_{};

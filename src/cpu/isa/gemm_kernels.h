@@ -59,9 +59,9 @@ void unpack_codes(const uint8_t* group, const PackedShape& shape, int64_t first_
     }
 }
 
-// One tile: kTile input rows times kRegs registers of weight rows, from `reg` registers into the
-// panel on.
-template <class V, class F, int kRegs, int kTile>
+// One tile: a strip of input rows times kRegs registers of weight rows. All that a block of the
+// strip has lies at fixed distances.
+template <class V, class F, int kRegs>
 inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const Activations& x,
                                 int64_t first_block, int64_t n_blocks, int64_t row, float* sums) {
     using Int = typename V::Int;
@@ -69,6 +69,7 @@ inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const 
     using Scales = typename F::template Scales<V>;
     constexpr bool kWide = F::Codes::kWide;
     constexpr int kOffset = F::kOffset - (kWide && !V::kUnsignedWide ? 128 : 0);
+    constexpr int kHalves = Scales::kHalves ? 2 : 1, kSteps = 8 / kHalves;
     const uint8_t* codes[kRegs];
     const float *scales[kRegs], *mins[kRegs];
 #pragma GCC unroll 8
@@ -78,104 +79,87 @@ inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const 
         scales[g] = panel.scales[at / kGroupRows] + at % kGroupRows;
         mins[g] = panel.mins[at / kGroupRows] + at % kGroupRows;
     }
-    Float acc[kTile][kRegs];
-#pragma GCC unroll 16
-    for (int t = 0; t < kTile; t++) {
+    float* to = sums + row * kPanelRows + first_weight_row;
+    Float acc[kStripRows][kRegs];
+#pragma GCC unroll 8
+    for (int t = 0; t < kStripRows; t++) {
 #pragma GCC unroll 8
         for (int g = 0; g < kRegs; g++) {
-            acc[t][g] =
-                V::load_floats(sums + (row + t) * kPanelRows + first_weight_row + g * V::kRows);
+            acc[t][g] = V::load_floats(to + t * kPanelRows + g * V::kRows);
         }
     }
-    const int8_t* xc = x.codes + row * x.code_stride + 32 * first_block;
-    const int64_t xb = row * x.block_stride + first_block;
+    const int64_t strip = row / kStripRows * x.block_stride;
+    const int8_t* xc = x.codes + row / kStripRows * x.code_stride;
     for (int64_t b = 0; b < n_blocks; b++) {
+        const int64_t block = kStripRows * (first_block + b);
+        const int8_t* xb = xc + 32 * block;
+        const float* x_scales = x.scales + strip + block;
+        const int32_t* negated = Scales::kHalves ? x.negated_half_sums + strip + 2 * block
+                                                 : x.negated_sums + strip + block;
+        const float* scaled = Scales::kHalves ? x.scaled_half_sums + strip + 2 * block
+                                              : x.scaled_sums + strip + block;
         Int c[kRegs][8];
 #pragma GCC unroll 8
         for (int g = 0; g < kRegs; g++) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) c[g][j] = V::load(codes[g] + 64 * (8 * b + j));
         }
-#pragma GCC unroll 16
-        for (int t = 0; t < kTile; t++) {
-            const int8_t* xr = xc + t * x.code_stride + 32 * b;
-            const int64_t at = xb + t * x.block_stride + b;
-            if constexpr (!Scales::kHalves) {
-                const Int first = start<V, kOffset>(x.negated_sums + at);
-                Int sum[kRegs];
 #pragma GCC unroll 8
-                for (int g = 0; g < kRegs; g++) sum[g] = first;
-                if constexpr (kHasCodeLanes<V>) {
+        for (int t = 0; t < kStripRows; t++) {
+            Int sum[kRegs][kHalves];
+#pragma GCC unroll 2
+            for (int h = 0; h < kHalves; h++) {
+                const Int first = start<V, kOffset>(negated + kStripRows * h + t);
+#pragma GCC unroll 8
+                for (int g = 0; g < kRegs; g++) sum[g][h] = first;
+#pragma GCC unroll 8
+                for (int j = kSteps * h; j < kSteps * (h + 1); j++) {
 #pragma GCC unroll 8
                     for (int g = 0; g < kRegs; g++) {
-                        sum[g] = dots<V, kWide, 8>(sum[g], c[g], xr);
-                    }
-                } else {
-#pragma GCC unroll 8
-                    for (int j = 0; j < 8; j++) {
-#pragma GCC unroll 8
-                        for (int g = 0; g < kRegs; g++) {
-                            sum[g] = dot<V, kWide>(sum[g], c[g][j], xr + 4 * j);
-                        }
+                        sum[g][h] = dot<V, kWide>(sum[g][h], c[g][j], xb + 32 * t + 4 * j);
                     }
                 }
-                const Float x_scale = V::broadcast(x.scales + at);
+            }
+            const Float x_scale = V::broadcast(x_scales + t);
 #pragma GCC unroll 8
-                for (int g = 0; g < kRegs; g++) {
-                    const Float scale = V::mul(V::load_floats(scales[g] + 16 * b), x_scale);
-                    acc[t][g] = V::fma(V::to_float(sum[g]), scale, acc[t][g]);
-                    if constexpr (Scales::kMins) {
-                        acc[t][g] = V::fma(V::load_floats(mins[g] + 16 * b),
-                                           V::broadcast(x.scaled_sums + at), acc[t][g]);
-                    }
-                }
-            } else {
-                const int64_t xh = (row + t) * x.block_stride + 2 * (first_block + b);
-                const Float x_scale = V::broadcast(x.scales + at);
-#pragma GCC unroll 8
-                for (int g = 0; g < kRegs; g++) {
-                    Int sum[2];
-#pragma GCC unroll 2
-                    for (int h = 0; h < 2; h++) {
-                        sum[h] = dots<V, kWide, 4>(start<V, kOffset>(x.negated_half_sums + xh + h),
-                                                   c[g] + 4 * h, xr + 16 * h);
-                    }
-                    const float* scale = scales[g] + 32 * b;
-                    const Float both = V::fma(V::to_float(sum[1]), V::load_floats(scale + 16),
-                                              V::mul(V::to_float(sum[0]), V::load_floats(scale)));
+            for (int g = 0; g < kRegs; g++) {
+                const float* scale = scales[g] + 16 * kHalves * b;
+                if constexpr (Scales::kHalves) {
+                    const Float both =
+                        V::fma(V::to_float(sum[g][1]), V::load_floats(scale + 16),
+                               V::mul(V::to_float(sum[g][0]), V::load_floats(scale)));
                     acc[t][g] = V::fma(both, x_scale, acc[t][g]);
-                    if constexpr (Scales::kMins) {
+                } else {
+                    acc[t][g] = V::fma(V::to_float(sum[g][0]),
+                                       V::mul(V::load_floats(scale), x_scale), acc[t][g]);
+                }
+                if constexpr (Scales::kMins) {
 #pragma GCC unroll 2
-                        for (int h = 0; h < 2; h++) {
-                            acc[t][g] =
-                                V::fma(V::load_floats(mins[g] + 32 * b + 16 * h),
-                                       V::broadcast(x.scaled_half_sums + xh + h), acc[t][g]);
-                        }
+                    for (int h = 0; h < kHalves; h++) {
+                        acc[t][g] = V::fma(V::load_floats(mins[g] + 16 * (kHalves * b + h)),
+                                           V::broadcast(scaled + kStripRows * h + t), acc[t][g]);
                     }
                 }
             }
         }
     }
-#pragma GCC unroll 16
-    for (int t = 0; t < kTile; t++) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kStripRows; t++) {
 #pragma GCC unroll 8
         for (int g = 0; g < kRegs; g++) {
-            V::store(sums + (row + t) * kPanelRows + first_weight_row + g * V::kRows, acc[t][g]);
+            V::store(to + t * kPanelRows + g * V::kRows, acc[t][g]);
         }
     }
 }
 
+// Input and sums are there in whole strips: what comes of the rows behind n_rows is nobody's.
 template <class V, class F>
 void multiply_codes(const Panel& panel, const Activations& x, int64_t first_block, int64_t n_blocks,
                     int64_t n_rows, float* sums) {
-    constexpr int kRegs = V::kGemmRegs, kTile = V::kGemmTile;
+    constexpr int kRegs = V::kGemmRegs;
     for (int w = 0; w < kPanelRows; w += kRegs * V::kRows) {
-        int64_t row = 0;
-        for (; row + kTile <= n_rows; row += kTile) {
-            multiply_codes_tile<V, F, kRegs, kTile>(panel, w, x, first_block, n_blocks, row, sums);
-        }
-        for (; row < n_rows; row++) {
-            multiply_codes_tile<V, F, kRegs, 1>(panel, w, x, first_block, n_blocks, row, sums);
+        for (int64_t row = 0; row < n_rows; row += kStripRows) {
+            multiply_codes_tile<V, F, kRegs>(panel, w, x, first_block, n_blocks, row, sums);
         }
     }
 }

@@ -36,7 +36,7 @@ inline void quantise_block(const float* __restrict x, int64_t block, const Quant
     const float max = bits_float(static_cast<uint32_t>(max_bits));
     const float scale = max / 127.0f;
     const float inverse = max > 1e-30f ? 127.0f / max : max == max ? 0.0f : max;
-    int8_t* codes = out.codes + kBlock * block;
+    int8_t* codes = out.codes + kBlock * block * out.step;
     for (int i = 0; i < kBlock; i++) {
         const float shifted = x[i] * inverse + kRound;
         codes[i] = static_cast<int8_t>(float_bits(shifted) - float_bits(kRound));
@@ -44,12 +44,12 @@ inline void quantise_block(const float* __restrict x, int64_t block, const Quant
     int32_t half_sum[2] = {0, 0};
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < 16; i++) half_sum[h] += codes[16 * h + i];
-        out.negated_half_sums[2 * block + h] = -half_sum[h];
-        out.scaled_half_sums[2 * block + h] = scale * static_cast<float>(half_sum[h]);
+        out.negated_half_sums[(2 * block + h) * out.step] = -half_sum[h];
+        out.scaled_half_sums[(2 * block + h) * out.step] = scale * static_cast<float>(half_sum[h]);
     }
-    out.scales[block] = scale;
-    out.negated_sums[block] = -(half_sum[0] + half_sum[1]);
-    out.scaled_sums[block] = scale * static_cast<float>(half_sum[0] + half_sum[1]);
+    out.scales[block * out.step] = scale;
+    out.negated_sums[block * out.step] = -(half_sum[0] + half_sum[1]);
+    out.scaled_sums[block * out.step] = scale * static_cast<float>(half_sum[0] + half_sum[1]);
 }
 
 void quantise_row(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out) {

@@ -16,8 +16,8 @@ struct Avx2 {
     static constexpr int kRows = 8, kMaxRows = 4;
     static constexpr bool kUnsignedWide = false;
     static constexpr int kPrefetchBytes = 4096;
-    // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
-    static constexpr int kGemmRegs = 1, kGemmTile = 4, kGemmFloatRegs = 2, kGemmFloatTile = 6;
+    // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
+    static constexpr int kGemmRegs = 1, kGemmFloatRegs = 2, kGemmFloatTile = 6;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
     static constexpr int kSumRegisters = 8, kPromptRows = 6, kPromptVectors = 2;
     using Int = __m256i;

@@ -13,8 +13,8 @@ struct Avx512 {
     static constexpr int kRows = 16, kMaxRows = 8;
     static constexpr bool kUnsignedWide = true;
     static constexpr int kPrefetchBytes = 4096;
-    // Registers of weight rows, and rows of the input, in a tile of codes and of floats.
-    static constexpr int kGemmRegs = 2, kGemmTile = 6, kGemmFloatRegs = 2, kGemmFloatTile = 12;
+    // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
+    static constexpr int kGemmRegs = 2, kGemmFloatRegs = 2, kGemmFloatTile = 12;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
     static constexpr int kSumRegisters = 16, kPromptRows = 6, kPromptVectors = 4;
     using Int = __m512i;
