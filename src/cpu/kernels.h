@@ -83,7 +83,7 @@ constexpr int kPanelRows = kPanelGroups * kGroupRows;
 struct Panel {
     // Of each group, for the slice:
     //   kInt8  codes [k / 4][16][4], as the format's kernels multiply them; kF32 [k][16] f32;
-    //   kBF16  [k / 2][16][2]
+    //   kBF16  [k / 2][16][2]. The NEON kernels have pairs of rows in place of single ones.
     const uint8_t* codes[kPanelGroups];
     const float* scales[kPanelGroups];  // kInt8: [blocks, or half blocks][16]
     const float* mins[kPanelGroups];    // the same, where the format has them

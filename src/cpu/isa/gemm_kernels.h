@@ -112,11 +112,19 @@ inline void multiply_codes_tile(const Panel& panel, int first_weight_row, const 
                 const Int first = start<V, kOffset>(negated + kStripRows * h + t);
 #pragma GCC unroll 8
                 for (int g = 0; g < kRegs; g++) sum[g][h] = first;
-#pragma GCC unroll 8
-                for (int j = kSteps * h; j < kSteps * (h + 1); j++) {
+                if constexpr (kHasCodeLanes<V>) {
 #pragma GCC unroll 8
                     for (int g = 0; g < kRegs; g++) {
-                        sum[g][h] = dot<V, kWide>(sum[g][h], c[g][j], xb + 32 * t + 4 * j);
+                        sum[g][h] = dots<V, kWide, kSteps>(first, c[g] + kSteps * h,
+                                                           xb + 32 * t + 4 * kSteps * h);
+                    }
+                } else {
+#pragma GCC unroll 8
+                    for (int j = kSteps * h; j < kSteps * (h + 1); j++) {
+#pragma GCC unroll 8
+                        for (int g = 0; g < kRegs; g++) {
+                            sum[g][h] = dot<V, kWide>(sum[g][h], c[g][j], xb + 32 * t + 4 * j);
+                        }
                     }
                 }
             }

@@ -32,9 +32,9 @@ struct NeonPairs : Neon8 {
     }
 };
 
-// A tile is eight weight rows and four rows of the input, in pairs. Sums lie as smmla has them:
-// both input rows' of a pair's first weight row, then those of the second.
-constexpr int kWeightPairs = 4, kInputPairs = 2, kInputRows = 2 * kInputPairs;
+// A tile is eight weight rows and a strip of the input, in pairs. Sums lie as smmla has them: both
+// input rows' of a pair's first weight row, then those of the second.
+constexpr int kWeightPairs = 4, kInputPairs = kStripRows / 2;
 
 // What belongs to weight rows, once for each of two input rows.
 inline void spread_weights(const float* p, float32x4_t* out) {
@@ -46,33 +46,34 @@ inline void spread_weights(const float* p, float32x4_t* out) {
     }
 }
 // What belongs to two input rows, once for each of two weight rows.
-inline float32x4_t spread_input(const float* p, int64_t first, int64_t second) {
-    const float32x4_t a = vdupq_n_f32(p[first]), b = vdupq_n_f32(p[second]);
-    return vzip1q_f32(a, b);
+inline float32x4_t spread_input(const float* p) {
+    const float32x2_t two = vld1_f32(p);
+    return vcombine_f32(two, two);
+}
+inline int32x4_t spread_input(const int32_t* p) {
+    const int32x2_t two = vld1_s32(p);
+    return vcombine_s32(two, two);
 }
 
-// acc = acc + sum of one piece of a block (all of it, or a half) times its scales.
-//   codes: of the piece, 128 bytes for each 8 elements; x: [row] the piece's codes
+// Dot products of one piece of a block: all of it, or a half.
+//   codes: the piece's, 128 bytes for each 8 elements; x: the first row's, rows are 32 apart
 template <int kOffset, int kPiece>
-inline void multiply_piece(const uint8_t* codes, const int8_t* const* x, const int32_t* negated,
-                           const int64_t* at, const float32x4_t* weight_scale,
-                           const float32x4_t* input_scale, float32x4_t (*acc)[kWeightPairs]) {
-    int32x4_t sum[kInputPairs][kWeightPairs];
+inline void multiply_piece(const uint8_t* codes, const int8_t* x, const int32_t* negated,
+                           int32x4_t (*sum)[kWeightPairs]) {
 #pragma GCC unroll 2
     for (int i = 0; i < kInputPairs; i++) {
-        const int32x4_t first = vdupq_n_s32(kOffset * negated[at[2 * i]]);
-        const int32x4_t second = vdupq_n_s32(kOffset * negated[at[2 * i + 1]]);
-        const int32x4_t both = kOffset == 0 ? vdupq_n_s32(0) : vzip1q_s32(first, second);
+        const int32x4_t first =
+            kOffset == 0 ? vdupq_n_s32(0) : vmulq_n_s32(spread_input(negated + 2 * i), kOffset);
 #pragma GCC unroll 4
-        for (int w = 0; w < kWeightPairs; w++) sum[i][w] = both;
+        for (int w = 0; w < kWeightPairs; w++) sum[i][w] = first;
     }
 #pragma GCC unroll 2
     for (int k = 0; k < kPiece; k += 16) {
         int8x16_t input[2][kInputPairs];  // eight codes of two rows, twice
 #pragma GCC unroll 2
         for (int i = 0; i < kInputPairs; i++) {
-            const int64x2_t first = vreinterpretq_s64_s8(vld1q_s8(x[2 * i] + k));
-            const int64x2_t second = vreinterpretq_s64_s8(vld1q_s8(x[2 * i + 1] + k));
+            const int64x2_t first = vreinterpretq_s64_s8(vld1q_s8(x + 64 * i + k));
+            const int64x2_t second = vreinterpretq_s64_s8(vld1q_s8(x + 64 * i + 32 + k));
             input[0][i] = vreinterpretq_s8_s64(vzip1q_s64(first, second));
             input[1][i] = vreinterpretq_s8_s64(vzip2q_s64(first, second));
         }
@@ -90,20 +91,11 @@ inline void multiply_piece(const uint8_t* codes, const int8_t* const* x, const i
             }
         }
     }
-#pragma GCC unroll 2
-    for (int i = 0; i < kInputPairs; i++) {
-#pragma GCC unroll 4
-        for (int w = 0; w < kWeightPairs; w++) {
-            acc[i][w] = vfmaq_f32(acc[i][w], vcvtq_f32_s32(sum[i][w]),
-                                  vmulq_f32(weight_scale[w], input_scale[i]));
-        }
-    }
 }
 
 template <class F>
 inline void multiply_pairs_tile(const Panel& panel, int first_weight_row, const Activations& x,
-                                int64_t first_block, int64_t n_blocks, const int64_t* rows,
-                                float* sums) {
+                                int64_t first_block, int64_t n_blocks, int64_t row, float* sums) {
     using Scales = typename F::template Scales<NeonPairs>;
     constexpr int kOffset = F::kOffset - (F::Codes::kWide ? 128 : 0);
     constexpr int kPieces = Scales::kHalves ? 2 : 1, kPiece = 32 / kPieces;
@@ -111,79 +103,67 @@ inline void multiply_pairs_tile(const Panel& panel, int first_weight_row, const 
     const uint8_t* codes = panel.codes[group] + 4 * row_in_group;
     const float* scales = panel.scales[group] + row_in_group;
     const float* mins = panel.mins[group] + row_in_group;
+    float* to = sums + row * kPanelRows + first_weight_row;
 
     float32x4_t acc[kInputPairs][kWeightPairs];
-    float* to[kInputRows];
 #pragma GCC unroll 4
-    for (int r = 0; r < kInputRows; r++) to[r] = sums + rows[r] * kPanelRows + first_weight_row;
-#pragma GCC unroll 2
-    for (int i = 0; i < kInputPairs; i++) {
-#pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            const float32x4_t a = vld1q_f32(to[2 * i] + 4 * half);
-            const float32x4_t b = vld1q_f32(to[2 * i + 1] + 4 * half);
-            acc[i][2 * half] = vzip1q_f32(a, b);
-            acc[i][2 * half + 1] = vzip2q_f32(a, b);
-        }
+    for (int at = 0; at < 4; at++) {
+        const float* from = to + at / 2 * 2 * kPanelRows + at % 2 * 4;
+        const float32x4_t a = vld1q_f32(from), b = vld1q_f32(from + kPanelRows);
+        acc[at / 2][at % 2 * 2] = vzip1q_f32(a, b);
+        acc[at / 2][at % 2 * 2 + 1] = vzip2q_f32(a, b);
     }
+    const int64_t strip = row / kStripRows * x.block_stride;
+    const int8_t* strip_codes = x.codes + row / kStripRows * x.code_stride;
     for (int64_t b = 0; b < n_blocks; b++) {
-        int64_t block[kInputRows], piece_at[kInputRows];
-        float32x4_t input_scale[kInputPairs];
-#pragma GCC unroll 4
-        for (int r = 0; r < kInputRows; r++) block[r] = rows[r] * x.block_stride + first_block + b;
-#pragma GCC unroll 2
-        for (int i = 0; i < kInputPairs; i++) {
-            input_scale[i] = spread_input(x.scales, block[2 * i], block[2 * i + 1]);
-        }
+        const int64_t block = kStripRows * (first_block + b);
+        const int64_t piece_at = strip + kPieces * block;
+        const int32_t* negated =
+            (Scales::kHalves ? x.negated_half_sums : x.negated_sums) + piece_at;
+        const float* scaled = (Scales::kHalves ? x.scaled_half_sums : x.scaled_sums) + piece_at;
 #pragma GCC unroll 2
         for (int piece = 0; piece < kPieces; piece++) {
-            const int8_t* input[kInputRows];
-#pragma GCC unroll 4
-            for (int r = 0; r < kInputRows; r++) {
-                input[r] =
-                    x.codes + rows[r] * x.code_stride + 32 * (first_block + b) + kPiece * piece;
-                piece_at[r] = rows[r] * x.block_stride + kPieces * (first_block + b) + piece;
-            }
-            float32x4_t weight[kWeightPairs];
-            spread_weights(scales + 16 * (kPieces * b + piece), weight);
-            multiply_piece<kOffset, kPiece>(codes + 64 * 8 * b + 16 * kPiece * piece, input,
-                                            Scales::kHalves ? x.negated_half_sums : x.negated_sums,
-                                            piece_at, weight, input_scale, acc);
-            if constexpr (Scales::kMins) {
-                spread_weights(mins + 16 * (kPieces * b + piece), weight);
+            int32x4_t sum[kInputPairs][kWeightPairs];
+            multiply_piece<kOffset, kPiece>(codes + 512 * b + 16 * kPiece * piece,
+                                            strip_codes + 32 * block + kPiece * piece,
+                                            negated + kStripRows * piece, sum);
+            float32x4_t scale[kWeightPairs], min[kWeightPairs];
+            spread_weights(scales + 16 * (kPieces * b + piece), scale);
+            if constexpr (Scales::kMins) spread_weights(mins + 16 * (kPieces * b + piece), min);
 #pragma GCC unroll 2
-                for (int i = 0; i < kInputPairs; i++) {
-                    const float32x4_t sum =
-                        spread_input(Scales::kHalves ? x.scaled_half_sums : x.scaled_sums,
-                                     piece_at[2 * i], piece_at[2 * i + 1]);
+            for (int i = 0; i < kInputPairs; i++) {
+                const float32x4_t x_scale = spread_input(x.scales + strip + block + 2 * i);
+#pragma GCC unroll 4
+                for (int w = 0; w < kWeightPairs; w++) {
+                    acc[i][w] = vfmaq_f32(acc[i][w], vcvtq_f32_s32(sum[i][w]),
+                                          vmulq_f32(scale[w], x_scale));
+                }
+                if constexpr (Scales::kMins) {
+                    const float32x4_t x_sum = spread_input(scaled + kStripRows * piece + 2 * i);
 #pragma GCC unroll 4
                     for (int w = 0; w < kWeightPairs; w++) {
-                        acc[i][w] = vfmaq_f32(acc[i][w], weight[w], sum);
+                        acc[i][w] = vfmaq_f32(acc[i][w], min[w], x_sum);
                     }
                 }
             }
         }
     }
-#pragma GCC unroll 2
-    for (int i = 0; i < kInputPairs; i++) {
-#pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            const float32x4_t a = acc[i][2 * half], b = acc[i][2 * half + 1];
-            vst1q_f32(to[2 * i] + 4 * half, vuzp1q_f32(a, b));
-            vst1q_f32(to[2 * i + 1] + 4 * half, vuzp2q_f32(a, b));
-        }
+#pragma GCC unroll 4
+    for (int at = 0; at < 4; at++) {
+        float* out = to + at / 2 * 2 * kPanelRows + at % 2 * 4;
+        const float32x4_t a = acc[at / 2][at % 2 * 2], b = acc[at / 2][at % 2 * 2 + 1];
+        vst1q_f32(out, vuzp1q_f32(a, b));
+        vst1q_f32(out + kPanelRows, vuzp2q_f32(a, b));
     }
 }
 
+// Input and sums are there in whole strips.
 template <class F>
 void multiply_pairs(const Panel& panel, const Activations& x, int64_t first_block, int64_t n_blocks,
                     int64_t n_rows, float* sums) {
-    for (int64_t row = 0; row < n_rows; row += kInputRows) {
-        // What is behind the last row is that row again: the same sums, stored once more.
-        int64_t rows[kInputRows];
-        for (int r = 0; r < kInputRows; r++) rows[r] = row + r < n_rows ? row + r : n_rows - 1;
-        for (int w = 0; w < kPanelRows; w += 2 * kWeightPairs) {
-            multiply_pairs_tile<F>(panel, w, x, first_block, n_blocks, rows, sums);
+    for (int w = 0; w < kPanelRows; w += 2 * kWeightPairs) {
+        for (int64_t row = 0; row < n_rows; row += kStripRows) {
+            multiply_pairs_tile<F>(panel, w, x, first_block, n_blocks, row, sums);
         }
     }
 }
