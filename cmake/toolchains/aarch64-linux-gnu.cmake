@@ -20,10 +20,10 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${root})
 set(ENV{PKG_CONFIG_LIBDIR} ${root}/usr/lib/aarch64-linux-gnu/pkgconfig:${root}/usr/share/pkgconfig)
-# Libraries that libraries need.
+# Libraries that libraries need are found there, too: an rpath of the old kind holds for them.
 set(CMAKE_EXE_LINKER_FLAGS_INIT
-  "-Wl,-rpath,${root}/usr/lib/aarch64-linux-gnu:${root}/lib/aarch64-linux-gnu")
+  "-Wl,--disable-new-dtags,-rpath,${root}/usr/lib/aarch64-linux-gnu:${root}/lib/aarch64-linux-gnu")
 
-# The C library of the cross compiler; every instruction that the emulator knows, as the kernels
-# for i8mm and bf16 need, but not SVE, which they do not use and which slows the C library down.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -cpu max,sve=off -L /usr/aarch64-linux-gnu)
+# With the C library of the cross compiler. QEMU_CPU in the environment says which processor it is;
+# without it, one that has everything.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
