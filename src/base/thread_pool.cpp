@@ -56,16 +56,17 @@ bool spin(int64_t limit_ns, const Ready& ready, const GiveUp& give_up) {
 }
 
 // How a loop's pieces are cut into runs, by ticket. Each round has a run for every thread; runs of
-// the first round hold a quarter of a thread's even share, and those of each round at most three
-// quarters of the round before, down to one piece. A thread at a quarter of the others' speed, or
-// one that comes late, does not hold the loop up.
+// the first round hold five eighths of a thread's even share, and those of each round at most three
+// eighths of the round before, down to one piece. A thread at six tenths of the others' speed, or
+// one that comes late, does not hold the loop up. Runs are long because each has a price: what a
+// thread prefetches beyond its end, the next one's thread reads again.
 class Cut {
   public:
     Cut() = default;
     Cut(int64_t n_pieces, int n_threads)
         : n_pieces_(n_pieces),
           n_threads_(n_threads),
-          longest_(std::max<int64_t>(n_pieces / (4 * int64_t{n_threads}), 1)) {}
+          longest_(std::max<int64_t>(n_pieces * 5 / (8 * int64_t{n_threads}), 1)) {}
 
     struct Run {
         int64_t begin, end;  // pieces
@@ -80,8 +81,8 @@ class Cut {
         return {begin, begin + length};
     }
 
-    // All rounds of more than one piece a run lie below n_pieces: their lengths sum to less than
-    // longest * (1 + 3/4 + 9/16 + ...) = 4 * longest for each thread.
+    // All rounds of more than one piece a run lie below n_pieces: their lengths sum to at most
+    // longest * (1 + 3/8 + 9/64 + ...) = 8/5 * longest for each thread.
     int64_t n_tickets() const {
         int64_t n = 0, covered = 0;
         for (int64_t length = longest_; length > 1; length = next_length(length)) {
@@ -92,7 +93,7 @@ class Cut {
     }
 
   private:
-    static int64_t next_length(int64_t length) { return length - (length + 3) / 4; }
+    static int64_t next_length(int64_t length) { return std::max<int64_t>(length * 3 / 8, 1); }
 
     int64_t n_pieces_ = 0, n_threads_ = 1, longest_ = 1;
 };

@@ -8,6 +8,8 @@
 namespace ridge::cpu {
 namespace {
 
+constexpr int64_t kGrainBytes = 32768;  // of weights: what threads claim at the least
+
 int64_t bytes_per_block(Operands operands) {  // of 32 elements of a group, unpacked
     switch (operands) {
         case Operands::kF32:
@@ -160,24 +162,30 @@ void Matmul::run(int n_side_by_side, Use use) {
         first_piece[w + 1] = first_piece[w] + (n + rows_in_piece - 1) / rows_in_piece;
         first_column[w + 1] = first_column[w] + n;
     }
-    s_.pool.parallel_for(first_piece[n_weights], 1, [&](int64_t begin, int64_t end, int worker) {
-        for (int64_t i = begin; i < end; i++) {
-            size_t w = 0;
-            while (i >= first_piece[w + 1]) w++;
-            const int64_t index = i - first_piece[w], row = index * rows_in_piece;
-            Piece pieces[2];
-            for (size_t p = 0; p < static_cast<size_t>(n_side_by_side); p++) {
-                const Linear* linear = weights_.weights[w + p];
-                const int64_t n = std::min<int64_t>(rows_in_piece, linear->weight.n_rows() - row);
-                pieces[p] = {linear, index, row, n, first_column[w] + row};
+    const int64_t grain =
+        panels_ ? 1 : std::max<int64_t>(1, kGrainBytes / group_bytes(weights_.weights[0]->weight));
+    s_.pool.parallel_for(
+        first_piece[n_weights], grain, [&](int64_t begin, int64_t end, int worker) {
+            for (int64_t i = begin; i < end; i++) {
+                size_t w = 0;
+                while (i >= first_piece[w + 1]) w++;
+                const int64_t index = i - first_piece[w], row = index * rows_in_piece;
+                Piece pieces[2];
+                for (size_t p = 0; p < static_cast<size_t>(n_side_by_side); p++) {
+                    const Linear* linear = weights_.weights[w + p];
+                    const int64_t n =
+                        std::min<int64_t>(rows_in_piece, linear->weight.n_rows() - row);
+                    pieces[p] = {linear, index, row, n, first_column[w] + row};
+                }
+                if (panels_) {
+                    run_panels(pieces, n_side_by_side, worker,
+                               [&](auto... a) { use(pieces, a...); });
+                } else {
+                    run_groups(pieces, n_side_by_side, worker,
+                               [&](auto... a) { use(pieces, a...); });
+                }
             }
-            if (panels_) {
-                run_panels(pieces, n_side_by_side, worker, [&](auto... a) { use(pieces, a...); });
-            } else {
-                run_groups(pieces, n_side_by_side, worker, [&](auto... a) { use(pieces, a...); });
-            }
-        }
-    });
+        });
 }
 
 void Matmul::store(Rows out) {
