@@ -121,8 +121,8 @@ class Test:
         n_bytes = first["bytes_per_token"]
         wall = statistics.median(walls)
 
-        def share(rates):
-            return statistics.median(rates) * n_bytes * 1e-9 / wall if n_bytes else None
+        def share(rates):  # each sample against the wall that was measured around Ridge's of the same round
+            return statistics.median(r * n_bytes * 1e-9 / w for r, w in zip(rates, walls)) if n_bytes else None
         return {
             "model": self.model.name, "model_size": first["model_size"], "n_prompt": self.key[0],
             "n_gen": self.key[1], "n_depth": self.key[2], "ratio": statistics.median(ridge) / statistics.median(peer),

@@ -270,14 +270,14 @@ class Bench {
                             .count();
         session.fill(test.n_parallel, test.n_depth,
                      [&](std::string_view what, double share) { status_.show(what, share); });
-        result.read_wall_gbps = session.measure_read_gbps();
         show(test, 0);
         if (!options_.no_warmup) time_once(session, test);
+        result.read_walls_gbps.push_back(session.measure_read_gbps());
         for (int64_t i = 0; i < options_.n_repetitions; i++) {
             show(test, i);
             result.samples_ns.push_back(time_once(session, test));
+            result.read_walls_gbps.push_back(session.measure_read_gbps());
         }
-        result.read_wall_gbps = std::max(result.read_wall_gbps, session.measure_read_gbps());
         return result;
     }
 

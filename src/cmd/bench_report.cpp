@@ -64,10 +64,21 @@ std::string model_type(const ModelInfo& model) {
                        model.format);
 }
 
-// The rate as a share of what the read wall allows.
-double share_of_wall(const BenchResult& result, double tok_s) {
-    double bytes = bytes_per_token(result.model, result.test);
-    return result.read_wall_gbps > 0 ? bytes * tok_s * 1e-9 / result.read_wall_gbps : 0;
+double read_wall(const BenchResult& result) {
+    return spread_of(result.read_walls_gbps).median;
+}
+
+// The median over the samples of each one's rate as a share of what the read wall around it allows:
+// on a shared machine the wall itself moves, from one second to the next.
+double share_of_wall(const BenchResult& result) {
+    const double bytes = bytes_per_token(result.model, result.test);
+    const std::vector<double> rates = tokens_per_second(result);
+    std::vector<double> shares;
+    for (size_t i = 0; i < rates.size(); i++) {
+        const double wall = (result.read_walls_gbps[i] + result.read_walls_gbps[i + 1]) / 2;
+        shares.push_back(wall > 0 ? bytes * rates[i] * 1e-9 / wall : 0);
+    }
+    return spread_of(shares).median;
 }
 
 // Everything there is to say of one result, in the order of the CSV's columns.
@@ -107,9 +118,10 @@ Json fields_of(const BenchResult& result) {
     json["avg_ts"] = ts.mean;
     json["stddev_ts"] = ts.stddev;
     json["median_ts"] = ts.median;
-    json["read_wall_gbps"] = result.read_wall_gbps;
+    json["read_wall_gbps"] = read_wall(result);
     json["bytes_per_token"] = bytes > 0 ? Json(std::llround(bytes)) : Json();
-    json["share_of_wall"] = bytes > 0 ? Json(share_of_wall(result, ts.median)) : Json();
+    json["share_of_wall"] = bytes > 0 ? Json(share_of_wall(result)) : Json();
+    json["read_walls_gbps"] = result.read_walls_gbps;
     json["samples_ns"] = result.samples_ns;
     json["samples_ts"] = rates;
     return json;
@@ -189,8 +201,8 @@ void BenchReport::add_row(const BenchResult& result) {
     Spread ts = spread_of(tokens_per_second(result));
     std::string wall;
     if (bytes_per_token(result.model, result.test) > 0) {
-        wall = fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result, ts.median),
-                           result.read_wall_gbps);
+        wall =
+            fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result), read_wall(result));
     }
     const ModelInfo& model = result.model;
     output_.write(table_line(

@@ -27,9 +27,9 @@ struct BenchResult {
     BenchTest test;
     std::string type_k, type_v;
     int n_ubatch = 0;
-    int64_t time_s = 0;               // since 1970, UTC: when the test began
-    std::vector<int64_t> samples_ns;  // one for each repetition
-    double read_wall_gbps = 0;        // measured before and after it, the higher of the two
+    int64_t time_s = 0;                   // since 1970, UTC: when the test began
+    std::vector<int64_t> samples_ns;      // one for each repetition
+    std::vector<double> read_walls_gbps;  // measured before the first sample and after each
 };
 
 struct Spread {
