@@ -3,6 +3,7 @@
 #include <cmath>
 #include <deque>
 
+#include "base/error.h"
 #include "base/half.h"
 #include "cpu/checkpoints.h"
 #include "cpu/isa.h"
@@ -53,7 +54,12 @@ const std::deque<IsaKernels>& all_kernels() {
             if (!isa_is_tested(isa_name(isa))) continue;
             kernels.push_back({isa_name(isa), cpu::kernels_of_isa(isa)});
         }
-        if (!isa_is_tested(kTilesName) && !kernels.empty()) return kernels;
+        if (!isa_is_tested(kTilesName)) {
+            if (kernels.empty()) {
+                throw Error(ErrorKind::kUsage, "RIDGE_TEST_ISA: not a set that this machine has");
+            }
+            return kernels;
+        }
         kernels.push_back({kTilesName, cpu::kernels_of_isa(Isa::kScalar)});
         cpu::add_scalar_tile_kernels(kernels.back().kernels);
         return kernels;
