@@ -58,10 +58,10 @@ void add_lengths(std::vector<Case>& cases) {
             if (n_rows > n_ctx || (n_ctx > 1000 && n_rows > 9)) continue;
             if (n_taken++ == (n_ctx > 1000 ? 2u : 4u)) break;
             const int d_head = kHeadDims[turn / 2 % std::size(kHeadDims)];
-            cases.push_back(finish_case(
-                attention({sequence(n_ctx, n_rows)}, 1 + static_cast<int>(turn % 2),
-                          kRatios[turn % std::size(kRatios)], d_head, cache_types(turn / 3, d_head),
-                          turn % 3 == 1)));
+            cases.push_back(
+                finish_case(attention({sequence(n_ctx, n_rows)}, 1 + static_cast<int>(turn % 2),
+                                      kRatios[turn % std::size(kRatios)], d_head,
+                                      cache_types(turn / 3, d_head), turn % 3 == 1)));
             turn++;
         }
     }
