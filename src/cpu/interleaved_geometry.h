@@ -28,8 +28,7 @@ namespace ridge::cpu {
 //     Q2_K                    f16 d, f16 dmin, u8 {scale | min << 4}[16]
 //     Q3_K Q6_K               f16 d, 32 bytes of zeros, i8 scale[16]
 //     IQ4_XS                  f16 d, 32 bytes of zeros, i8 scale[8]
-//     affine                  scales[128 / group_size], biases[128 / group_size], in the file's
-//     type
+//     affine                  scales[128 / group_size], biases likewise, in the file's type
 // Floats have no scales: BF16 lies in pairs along k, 32 elements as [16 pairs][16 rows][2]; F16 and
 // F32 as [32][16 rows].
 struct Geometry {

@@ -30,8 +30,7 @@ struct Activations {
     //   prompt  codes[r / 4 * code_stride + k / 32 * 128 + r % 4 * 32 + k % 32]
     // and what belongs to block b at
     //   decode  [r * block_stride + b]                  half blocks [r * block_stride + 2 b + h]
-    //   prompt  [r / 4 * block_stride + 4 b + r % 4]    [r / 4 * block_stride + 4 (2 b + h) + r %
-    //   4]
+    //   prompt  [r / 4 * block_stride + 4 b + r % 4]    [... + 4 (2 b + h) + r % 4]
     const int8_t* codes;
     int64_t code_stride;
     const float* scales;

@@ -14,7 +14,7 @@ namespace ridge::cpu {
 //   x [n_rows, d_in] f32; one to three weights w [d_out, d_in], interleaved or row_major; biases
 //   [d_out] f32; out [n_rows, sum of d_out] f32.
 
-// Weights streamed once for eight rows of x: for few rows.
+// Weights streamed once, each group multiplied with eight rows of x at a time: for few rows.
 void matmul_groups(Step& s, Rows x, LinearGroup weights, Rows out);
 // Decode rows as above, prompt rows by panels of unpacked weights.
 void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out);
