@@ -50,6 +50,7 @@ void ffn_out(Step& s, const Layer& layer, Rows f, Rows x) {
 // The rows that want logits are normed run by run of neighbours, so that no op has to gather.
 void head(Step& s, const Weights& w, Rows x, Rows logits) {
     std::span<const int32_t> wanted = s.batch.logit_rows;
+    if (wanted.empty()) return;  // a piece of a prompt: kernels need not look at the weight
     Rows h = s.scratch(static_cast<int64_t>(wanted.size()), s.config.d_model);
     for (size_t begin = 0, end; begin < wanted.size(); begin = end) {
         end = begin + 1;
