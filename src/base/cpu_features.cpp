@@ -47,7 +47,7 @@ CpuFeatures find_features() {
     }
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
         const bool bf16 = (d >> 22 & 1) != 0, tile = (d >> 24 & 1) != 0, int8 = (d >> 25 & 1) != 0;
-        if (bf16 && tile && int8 && request_amx_tiles()) f.amx_bf16 = f.amx_int8 = true;
+        if (bf16 && tile && request_amx_tiles()) f.amx_bf16 = true, f.amx_int8 = int8;
     }
     return f;
 }

@@ -151,8 +151,12 @@ std::span<std::byte> MappedFile::writable_bytes() {
 }
 
 void MappedFile::drop_pages(size_t offset, size_t n_bytes) const {
-    CHECK(offset <= size_ && n_bytes <= size_ - offset);
     if (anonymous_) return;  // there is no file to read them from again
+    discard_pages(offset, n_bytes);
+}
+
+void MappedFile::discard_pages(size_t offset, size_t n_bytes) const {
+    CHECK(offset <= size_ && n_bytes <= size_ - offset);
     size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     size_t begin = (offset + page - 1) / page * page, end = (offset + n_bytes) / page * page;
     if (begin < end) madvise(data_ + begin, end - begin, MADV_DONTNEED);

@@ -33,6 +33,8 @@ class MappedFile {
     // Says that the whole pages inside [offset, offset + n_bytes) are not needed soon: resident
     // memory shrinks, and a later read comes from the file again.
     void drop_pages(size_t offset, size_t n_bytes) const;
+    // Says that they are not needed again at all: an anonymous block loses what it held there.
+    void discard_pages(size_t offset, size_t n_bytes) const;
     // Starts reading the file ahead.
     void prefetch() const;
 

@@ -110,6 +110,22 @@ void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
     }
 }
 
+// Weights that are packed cannot give way as those in the page cache can.
+// `in_memory`: the source is memory too, and is given back weight by weight.
+void check_packed_memory(const Config& config, const Weights& weights, const KvCache& kv,
+                         bool in_memory) {
+    uint64_t available = available_memory_bytes();
+    const auto weight_bytes = static_cast<uint64_t>(total_weight_bytes(config, weights));
+    const uint64_t needed = weight_bytes + kv.n_bytes();
+    if (available == 0) return;
+    if (in_memory) available += weight_bytes;
+    if (needed <= available) return;
+    throw Error(
+        "cpu: {:.1f} GB needed for packed weights and the KV cache at -c {}, {:.1f} GB free; try "
+        "--no-repack, which is slow, or a model of fewer bits",
+        1e-9 * static_cast<double>(needed), kv.n_slots, 1e-9 * static_cast<double>(available));
+}
+
 // Matrices of matmuls go into the layout that the tables want; an embedding that is no LM head
 // stays as it is, since a step reads single rows of it. What the file holds of a packed weight is
 // not needed again, and leaves memory as the packed one comes.
@@ -122,8 +138,7 @@ void prepare_weights(const ModelFile& file, bool repack, Backend& backend, Model
         const bool lookup = &tensor == &model.weights.embedding && !model.config.tied_head;
         const Tensor original = tensor;
         tensor = backend.prepare(original, lookup ? row_major_layout() : layout);
-        if (tensor.planes[0].data == original.planes[0].data) return;
-        file.drop_pages(original);
+        if (tensor.planes[0].data != original.planes[0].data) file.discard(original);
         done += static_cast<double>(original.n_bytes());
         if (progress) progress("packing weights", done / total);
     });
@@ -228,8 +243,10 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
 
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
-    prepare_weights(*impl.file, !options.no_repack, *impl.backend, model, progress);
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
+    if (!options.no_repack && model.tables.matmul_layout->rows_in_part > 0)
+        check_packed_memory(model.config, model.weights, impl.kv, is_synth(options.model));
+    prepare_weights(*impl.file, !options.no_repack, *impl.backend, model, progress);
     impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
     impl.info.load_ms = timer.elapsed_ms();

@@ -157,13 +157,27 @@ std::optional<std::string> ModelFile::chat_template() const {
     return text ? std::optional<std::string>(*text) : std::nullopt;
 }
 
-void ModelFile::drop_pages(const Tensor& tensor) const {
+// Calls visit(file, offset, n_bytes) for each of a tensor's planes.
+template <class Impl, class Visit>
+static void for_each_plane(const Impl& impl, const Tensor& tensor, Visit visit) {
     for (const Plane& plane : tensor.planes) {
         if (plane.data == nullptr) continue;
-        Impl::Place place = impl_->place_of(plane.data);
-        size_t n_bytes = static_cast<size_t>(tensor.n_rows() * plane.row_stride_bytes);
-        place.file.drop_pages(place.offset, n_bytes);
+        auto place = impl.place_of(plane.data);
+        visit(place.file, place.offset,
+              static_cast<size_t>(tensor.n_rows() * plane.row_stride_bytes));
     }
+}
+
+void ModelFile::drop_pages(const Tensor& tensor) const {
+    for_each_plane(*impl_, tensor, [](const MappedFile& file, size_t offset, size_t n_bytes) {
+        file.drop_pages(offset, n_bytes);
+    });
+}
+
+void ModelFile::discard(const Tensor& tensor) const {
+    for_each_plane(*impl_, tensor, [](const MappedFile& file, size_t offset, size_t n_bytes) {
+        file.discard_pages(offset, n_bytes);
+    });
 }
 
 void ModelFile::prefetch() const {

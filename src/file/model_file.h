@@ -67,6 +67,8 @@ class ModelFile {
 
     // The pages of a tensor that has been packed elsewhere: resident memory shrinks by them.
     void drop_pages(const Tensor& tensor) const;
+    // ... that will not be read again: what is in memory without a file is given back, too.
+    void discard(const Tensor& tensor) const;
     void prefetch() const;
 
     ModelFile(ModelFile&&) noexcept;
