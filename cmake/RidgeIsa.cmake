@@ -12,7 +12,7 @@ set(isa_flags_avx2 -mavx2 -mfma -mf16c)
 set(isa_flags_avx512 ${isa_flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
   -mprefer-vector-width=512)
 set(isa_flags_avx512_bf16 ${isa_flags_avx512} -mavx512bf16)
-set(isa_flags_amx ${isa_flags_avx512_bf16} -mamx-tile -mamx-int8 -mamx-bf16)
+set(isa_flags_amx ${isa_flags_avx512_bf16} -mamx-tile -mamx-bf16)
 set(isa_flags_neon -march=armv8.2-a+dotprod)
 set(isa_flags_neon_bf16 -march=armv8.2-a+dotprod+bf16)
 set(isa_flags_neon_i8mm -march=armv8.2-a+dotprod+i8mm)

@@ -91,6 +91,7 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
 std::unique_ptr<Engine> open_reference(const EvalOptions& options) {
     OpenOptions open = options.open;
     open.checkpoint = options.reference_checkpoint;
+    open.pin = false;  // the cores are the other engine's
     open.cache_type_k = open.cache_type_v = "f32";
     try {
         return open_engine(open, options.quiet);
@@ -332,10 +333,12 @@ int evaluate(const EvalOptions& options) {
     const std::string text = read_text(options.file);
     std::optional<LogitsFile> file;
     if (!options.reference.empty()) file = LogitsFile::open(options.reference);
-    std::unique_ptr<Engine> engine = open_engine(options.open, options.quiet), reference;
+    // The reference first: where threads are pinned, those that are started later share a core.
+    std::unique_ptr<Engine> reference;
+    if (!options.reference_checkpoint.empty()) reference = open_reference(options);
+    std::unique_ptr<Engine> engine = open_engine(options.open, options.quiet);
     EvalWindows windows = read_windows(options, *engine, text);
     if (file) file->check_holds(windows, engine->config().n_vocab);
-    if (!options.reference_checkpoint.empty()) reference = open_reference(options);
 
     EvalResult result;
     if (file) result.reference = fmt::format("{} ({})", printable(file->path()), file->source());

@@ -43,7 +43,7 @@ std::vector<Isa> available_isas() {
         cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512dq && cpu.avx512_vnni;
     if (cpu.avx2 && cpu.fma && cpu.f16c) isas.push_back(Isa::kAvx2);
     if (isas.size() == 2 && avx512) isas.push_back(Isa::kAvx512);
-    if (isas.size() == 3 && cpu.avx512_bf16 && cpu.amx_bf16 && cpu.amx_int8) {
+    if (isas.size() == 3 && cpu.avx512_bf16 && cpu.amx_bf16) {
         isas.push_back(Isa::kAmx);
     }
     if (cpu.neon_dotprod) isas.push_back(Isa::kNeon);

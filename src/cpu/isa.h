@@ -13,7 +13,7 @@ enum class Isa : uint8_t {
     kScalar,  // what every machine of its kind has
     kAvx2,    // AVX2, FMA, F16C
     kAvx512,  // AVX-512 F, BW, VL, DQ and VNNI; BF16 where present
-    kAmx,     // the former with BF16, and AMX tiles of bf16 and int8
+    kAmx,     // the former with BF16, and AMX tiles of bf16
     kNeon,    // Advanced SIMD with dotprod; i8mm and bf16 where present
 };
 
