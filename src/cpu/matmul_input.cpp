@@ -40,7 +40,7 @@ void MatmulInput::want(Operands operands) {
         case Operands::kInt8:
             if (codes_.n_rows > 0) break;
             codes_ = s_.scratch(n_strips(), (rows_in_strip_ * n_padded_ + kCodePadding) / 4);
-            blocks_ = s_.scratch(n_strips(), rows_in_strip_ * 8 * n_blocks);
+            blocks_ = s_.scratch(n_strips(), rows_in_strip_ * 7 * n_blocks);
             break;
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
@@ -119,8 +119,8 @@ QuantisedRow MatmulInput::quantised_row(int64_t row) const {
     out.codes = reinterpret_cast<int8_t*>(codes_.row<float>(strip)) + in_strip * kBlock;
     out.scales = at, out.scaled_sums = at + n;
     out.negated_sums = reinterpret_cast<int32_t*>(at + 2 * n);
-    out.scaled_half_sums = at + 4 * n;
-    out.negated_half_sums = reinterpret_cast<int32_t*>(at + 6 * n);
+    out.scaled_half_sums = at + 3 * n;
+    out.negated_half_sums = reinterpret_cast<int32_t*>(at + 5 * n);
     out.step = rows_in_strip_;
     return out;
 }

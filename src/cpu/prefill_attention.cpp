@@ -62,6 +62,8 @@ class PrefillAttention {
         const std::span<const SequenceSpan> spans = s_.batch.spans;
         for (size_t i = 0; i < spans.size(); i++) {
             if (spans[i].row_class != RowClass::kPrompt) continue;
+            const int32_t last = spans[i].first_row + spans[i].n_rows - 1;
+            CHECK(s_.batch.positions[static_cast<size_t>(last)] < kv_.n_slots);
             for (int64_t end = spans[i].n_rows; end > 0; end -= rows_of_block_) {
                 const int64_t first = std::max<int64_t>(0, end - rows_of_block_);
                 query_blocks()[n++] = {static_cast<int32_t>(i),
