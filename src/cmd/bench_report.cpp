@@ -235,8 +235,8 @@ void BenchReport::add(const BenchResult& result) {
 }
 
 void BenchReport::finish() {
-    if (!begun_) return;
-    if (format_ == BenchFormat::kJson) output_.write("\n]\n");
+    if (format_ == BenchFormat::kJson) output_.write(begun_ ? "\n]\n" : "[]\n");
+    if (!begun_ && format_ != BenchFormat::kJson) return;
     if (format_ == BenchFormat::kMarkdown) {
         output_.write(fmt::format(
             "\n{}, {} cores, {}; ridge {}{}\n", printable(cpu_name()), default_n_threads(),
