@@ -51,7 +51,7 @@ TEST(Program, shows_its_version) {
     EXPECT_EQ(text.out.rfind("ridge ", 0), 0u);
     Json json = Json::parse(run({"version", "--json"}).out);
     for (const char* key : {"version", "commit", "compiler", "build_type", "cpu", "n_threads",
-                            "instruction_sets", "devices"})
+                            "cpu_features", "cpu_isas", "cpu_isa", "devices"})
         EXPECT_TRUE(json.contains(key)) << key;
 }
 

@@ -70,7 +70,8 @@ struct Scalar {
     template <int times>
     static Int broadcast_times(const int32_t* x) {
         Int v;
-        for (uint32_t& lane : v.lane) lane = static_cast<uint32_t>(times * *x);
+        for (uint32_t& lane : v.lane)
+            lane = static_cast<uint32_t>(times) * static_cast<uint32_t>(*x);
         return v;
     }
 
