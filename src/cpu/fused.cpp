@@ -73,6 +73,17 @@ class QkvFinish {
     Rows turns_;
 };
 
+// x += in W^T, row class by row class.
+void add_projection(Step& s, const Linear& linear, Rows in, Rows x) {
+    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
+        ScratchScope scope(s.memory);
+        Matmul matmul(s, row_class, n, in.n_cols, linear);
+        if (s.planning) return;
+        matmul.set_input(in.slice(first, n));
+        matmul.add_to(x.slice(first, n));
+    });
+}
+
 }  // namespace
 
 bool attn_in_fits(const Step& s, const Layer&, const Rows&, const Rows& qkv, const KvLayer& kv) {
@@ -98,13 +109,7 @@ void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
 
 // attn_out_fused: the residual is added as products are stored.
 void attn_out_fused(Step& s, const Layer& layer, Rows a, Rows x) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, a.n_cols, layer.o);
-        if (s.planning) return;
-        matmul.set_input(a.slice(first, n));
-        matmul.add_to(x.slice(first, n));
-    });
+    add_projection(s, layer.o, a, x);
 }
 
 // ffn_in_fused: a thread multiplies the same rows of gate and up, and stores their SwiGLU: neither
@@ -121,13 +126,7 @@ void ffn_in_fused(Step& s, const Layer& layer, Rows x, Rows out) {
 
 // ffn_out_fused: as attn_out.
 void ffn_out_fused(Step& s, const Layer& layer, Rows f, Rows x) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, f.n_cols, layer.down);
-        if (s.planning) return;
-        matmul.set_input(f.slice(first, n));
-        matmul.add_to(x.slice(first, n));
-    });
+    add_projection(s, layer.down, f, x);
 }
 
 }  // namespace ridge::cpu

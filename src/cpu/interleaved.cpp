@@ -389,6 +389,8 @@ constexpr Interleaved kInterleaved[kNumFormats] = {
     {{}, pack_affine<8>, nullptr},
 };
 static_assert(kNumWeightFormats == kNumFormats);
+static_assert(kF16Index == static_cast<int>(FormatId::kF16));
+static_assert(kBF16Index == static_cast<int>(FormatId::kBF16));
 
 const Interleaved& interleaved(const Tensor& weight) {
     CHECK(weight.format != nullptr && weight.n_dims > 1);

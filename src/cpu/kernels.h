@@ -11,10 +11,11 @@ namespace ridge::cpu {
 // on the pieces that threads take. Pointers and integers alone, so that the files in cpu/isa can
 // include this without sharing an inline function with the rest of the program.
 
-constexpr int kGroupRows = 16;         // weight rows that lie interleaved (interleaved.h)
-constexpr int kBlock = 32;             // elements of an activation row that share a scale
-constexpr int kMaxTileRows = 8;        // activation rows of one call of a group kernel
-constexpr int kNumWeightFormats = 17;  // in the order of FormatId (format/format.h)
+constexpr int kGroupRows = 16;                // weight rows that lie interleaved (interleaved.h)
+constexpr int kBlock = 32;                    // elements of an activation row that share a scale
+constexpr int kMaxTileRows = 8;               // activation rows of one call of a group kernel
+constexpr int kF16Index = 1, kBF16Index = 2;  // in the tables of formats below
+constexpr int kNumWeightFormats = 17;         // in the order of FormatId (format/format.h)
 
 // The rows that a matmul reads, padded with zeros to a multiple of kPaddedBlock elements.
 //   x[i] = scales[i / 32] * codes[i], codes -127 .. 127, scale = max |x| / 127 of the block. Sums

@@ -24,4 +24,9 @@ Kernels kernels_of_isa(Isa isa) {
     return kernels;
 }
 
+const Kernels& kernels_of(const Step& s) {
+    CHECK(s.tables.kernels != nullptr);
+    return *static_cast<const Kernels*>(s.tables.kernels);
+}
+
 }  // namespace ridge::cpu

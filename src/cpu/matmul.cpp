@@ -101,7 +101,7 @@ void Matmul::run_groups(const Piece* pieces, int n_pieces, int worker, Use use) 
                 static_cast<int>(n), tiles[p]);
         }
         for (int64_t r = 0; r < n; r++) {
-            use(pieces[0], row + r, tiles[0] + r * kGroupRows, tiles[1] + r * kGroupRows);
+            use(pieces, row + r, tiles[0] + r * kGroupRows, tiles[1] + r * kGroupRows);
         }
     }
 }
@@ -146,12 +146,12 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
         }
     }
     for (int64_t r = 0; r < n_rows_; r++) {
-        use(pieces[0], r, sums[0] + r * kPanelRows, sums[1] + r * kPanelRows);
+        use(pieces, r, sums[0] + r * kPanelRows, sums[1] + r * kPanelRows);
     }
 }
 
-// Threads share the pieces of all weights. `use` is given a row's products with a piece; with two
-// weights side by side, those with the same piece of both.
+// Threads share the pieces of all weights. `use` is given the piece, a row and its products; with
+// two weights side by side, the same piece of both and the products with each.
 template <class Use>
 void Matmul::run(int n_side_by_side, Use use) {
     const int rows_in_piece = panels_ ? kPanelRows : kGroupRows;
@@ -178,11 +178,9 @@ void Matmul::run(int n_side_by_side, Use use) {
                     pieces[p] = {linear, index, row, n, first_column[w] + row};
                 }
                 if (panels_) {
-                    run_panels(pieces, n_side_by_side, worker,
-                               [&](auto... a) { use(pieces, a...); });
+                    run_panels(pieces, n_side_by_side, worker, use);
                 } else {
-                    run_groups(pieces, n_side_by_side, worker,
-                               [&](auto... a) { use(pieces, a...); });
+                    run_groups(pieces, n_side_by_side, worker, use);
                 }
             }
         });
@@ -190,10 +188,10 @@ void Matmul::run(int n_side_by_side, Use use) {
 
 void Matmul::store(Rows out) {
     CHECK(out.n_cols == weights_.d_out() && out.n_rows == n_rows_);
-    run(1, [&](const Piece*, const Piece& piece, int64_t row, const float* product, const float*) {
-        float* to = out.row<float>(row) + piece.column;
-        const float* bias = piece.bias();
-        for (int64_t j = 0; j < piece.n_rows; j++) {
+    run(1, [&](const Piece* piece, int64_t row, const float* product, const float*) {
+        float* to = out.row<float>(row) + piece->column;
+        const float* bias = piece->bias();
+        for (int64_t j = 0; j < piece->n_rows; j++) {
             to[j] = bias == nullptr ? product[j] : product[j] + bias[j];
         }
     });
@@ -201,10 +199,10 @@ void Matmul::store(Rows out) {
 
 void Matmul::add_to(Rows out) {
     CHECK(out.n_cols == weights_.d_out() && out.n_rows == n_rows_);
-    run(1, [&](const Piece*, const Piece& piece, int64_t row, const float* product, const float*) {
-        float* to = out.row<float>(row) + piece.column;
-        const float* bias = piece.bias();
-        for (int64_t j = 0; j < piece.n_rows; j++) {
+    run(1, [&](const Piece* piece, int64_t row, const float* product, const float*) {
+        float* to = out.row<float>(row) + piece->column;
+        const float* bias = piece->bias();
+        for (int64_t j = 0; j < piece->n_rows; j++) {
             to[j] += bias == nullptr ? product[j] : product[j] + bias[j];
         }
     });
@@ -212,8 +210,8 @@ void Matmul::add_to(Rows out) {
 
 void Matmul::store_swiglu(Rows out) {
     CHECK(weights_.n_weights == 2 && weights_.d_out() == 2 * out.n_cols && out.n_rows == n_rows_);
-    run(2, [&](const Piece* pieces, const Piece& piece, int64_t row, const float* gate,
-               const float* up) {
+    run(2, [&](const Piece* pieces, int64_t row, const float* gate, const float* up) {
+        const Piece& piece = pieces[0];
         const float *gate_bias = pieces[0].bias(), *up_bias = pieces[1].bias();
         float biased[2][kPanelRows];
         for (int64_t j = 0; j < piece.n_rows && gate_bias != nullptr; j++) {

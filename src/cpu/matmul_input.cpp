@@ -17,11 +17,6 @@ constexpr int64_t kCodePadding = 64;
 
 }  // namespace
 
-const Kernels& kernels_of(const Step& s) {
-    CHECK(s.tables.kernels != nullptr);
-    return *static_cast<const Kernels*>(s.tables.kernels);
-}
-
 MatmulInput::MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in)
     : s_(s),
       kernels_(kernels_of(s)),
@@ -61,8 +56,7 @@ void MatmulInput::set(Rows x) {
         x_.values = x.row<float>(0), x_.value_stride = x.stride;
     }
     // A long row is cut, since blocks know nothing of each other: a decode step has one alone.
-    const bool cut = n_rows_ == 1 && codes_.n_rows > 0 && n_padded_ >= 2 * kQuantiseGrain;
-    if (cut) {
+    if (n_rows_ == 1 && only_codes() && n_padded_ >= 2 * kQuantiseGrain) {
         const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
         s_.pool.parallel_for(n_pieces, 1, [&](int64_t begin, int64_t end, int) {
             for (int64_t i = begin; i < end; i++) {
@@ -70,8 +64,9 @@ void MatmulInput::set(Rows x) {
                 quantise(0, first, std::min(kQuantiseGrain, n_padded_ - first), x.row<float>(0));
             }
         });
+        return;
     }
-    if (cut && halves_.n_rows == 0 && values_.n_rows == 0) return;
+    if (!only_codes() && values_.n_rows == 0 && halves_.n_rows == 0) return;  // read as it is
     const int64_t grain = std::max<int64_t>(1, kRowGrain / n_padded_);
     s_.pool.parallel_for(n_rows_, grain, [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; i++) set_row(i, x.row<float>(i));

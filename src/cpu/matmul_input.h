@@ -2,13 +2,10 @@
 
 #include <cstdint>
 
-#include "cpu/kernels.h"
+#include "cpu/kernels_of_isa.h"
 #include "model/step.h"
 
 namespace ridge::cpu {
-
-// The functions of the instruction set that the tables were resolved for.
-const Kernels& kernels_of(const Step& s);
 
 // The rows that a matmul reads, as its kernels want them: in one form for each kind of operands.
 class MatmulInput {
@@ -33,6 +30,9 @@ class MatmulInput {
     void quantise(int64_t row, int64_t first, int64_t n_padded, const float* x);
     QuantisedRow quantised_row(int64_t row) const;
     void point_at_forms();
+    bool only_codes() const {
+        return codes_.n_rows > 0 && values_.n_rows == 0 && halves_.n_rows == 0;
+    }
     int64_t n_strips() const { return (n_rows_ + rows_in_strip_ - 1) / rows_in_strip_; }
 
     Step& s_;

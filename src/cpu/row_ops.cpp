@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cpu/kernels.h"
+#include "cpu/kernels_of_isa.h"
 #include "model/step.h"
 
 namespace ridge::cpu {
@@ -17,11 +17,6 @@ int64_t grain_of_rows(int64_t n_cols) {
 
 }  // namespace
 
-const RowKernels& row_kernels_of(const Step& s) {
-    CHECK(s.tables.kernels != nullptr);
-    return static_cast<const Kernels*>(s.tables.kernels)->rows;
-}
-
 // rms_norm: out[i, h] = x[i, h] / sqrt(mean(x[i, h]^2) + eps) * weight        (Zhang and Sennrich
 // 2019, equation 4)
 //   x, out [n_rows, n_heads, d_head] f32; weight [d_head] f32; the sum of squares in f64, in 32
@@ -33,7 +28,7 @@ void rms_norm(Step& s, Heads x, const Tensor& weight, float eps, Heads out) {
     CHECK(weight.format->id == FormatId::kF32 && weight.n_cols() == x.d_head);
     CHECK(out.n_heads == x.n_heads && out.d_head == x.d_head && out.rows.n_rows == x.rows.n_rows);
     auto* w = reinterpret_cast<const float*>(weight.planes[0].data);
-    const RowKernels& kernels = row_kernels_of(s);
+    const RowKernels& kernels = kernels_of(s).rows;
     s.pool.parallel_for(
         x.rows.n_rows * x.n_heads, grain_of_rows(x.d_head), [&](int64_t begin, int64_t end, int) {
             for (int64_t i = begin; i < end; i++) {
@@ -52,7 +47,7 @@ void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
     const Rows turns = s.scratch(s.pool.size(), 2 * n_pairs);  // cosines, then sines
     if (s.planning) return;
     CHECK(static_cast<int64_t>(position.size()) == x.rows.n_rows && 2 * n_pairs <= x.d_head);
-    const RowKernels& kernels = row_kernels_of(s);
+    const RowKernels& kernels = kernels_of(s).rows;
     const auto rotate =
         table.style == RopeStyle::kHalfSplit ? kernels.rope_half_split : kernels.rope_interleaved;
     s.pool.parallel_for(
@@ -78,7 +73,7 @@ void swiglu(Step& s, Rows gate_up, Rows out) {
     CHECK(gate_up.n_rows == out.n_rows && gate_up.n_cols == 2 * out.n_cols);
     constexpr int64_t kPiece = 1024;
     const int64_t d_ff = out.n_cols, n_pieces = (d_ff + kPiece - 1) / kPiece;
-    const RowKernels& kernels = row_kernels_of(s);
+    const RowKernels& kernels = kernels_of(s).rows;
     s.pool.parallel_for(out.n_rows * n_pieces, 2, [&](int64_t begin, int64_t end, int) {
         for (int64_t piece = begin; piece < end; piece++) {
             const int64_t row = piece / n_pieces, first = piece % n_pieces * kPiece;
@@ -93,7 +88,7 @@ void swiglu(Step& s, Rows gate_up, Rows out) {
 void add(Step& s, Rows y, Rows x) {
     if (s.planning) return;
     CHECK(y.n_rows == x.n_rows && y.n_cols == x.n_cols);
-    const RowKernels& kernels = row_kernels_of(s);
+    const RowKernels& kernels = kernels_of(s).rows;
     s.pool.parallel_for(x.n_rows, grain_of_rows(x.n_cols), [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; i++) {
             kernels.add(y.row<float>(i), x.n_cols, x.row<float>(i));

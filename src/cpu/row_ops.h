@@ -1,12 +1,8 @@
 #pragma once
 
-#include "cpu/row_kernels.h"
 #include "model/tables.h"
 
 namespace ridge::cpu {
-
-// The functions of the instruction set that the tables were resolved for.
-const RowKernels& row_kernels_of(const Step& s);
 
 // Operators on rows of activations, made of the functions of RowKernels. What one thread does in
 // less time than a loop over all threads takes to start runs on the calling thread: a decode step's

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "cpu/kernels_of_isa.h"
 #include "cpu/ranking.h"
-#include "cpu/row_ops.h"
 #include "model/step.h"
 
 namespace ridge::cpu {
@@ -101,7 +101,7 @@ Candidate RowSampler::find_highest(std::span<const float> logits, int64_t positi
     float* maxima = maxima_.row<float>(0);
     float* has_nan = grains_.row<float>(0);
     for_grains([&](int64_t g, int64_t first, int64_t n) {
-        const bool nan = row_kernels_of(s_).logit_maxima(
+        const bool nan = kernels_of(s_).rows.logit_maxima(
             logits.data() + first, n, maxima + first / kLogitPiece * kLogitLanes);
         has_nan[g] = nan ? 1.0f : 0.0f;
     });
@@ -137,8 +137,8 @@ double RowSampler::sum_weights(const Ranking& ranking, std::span<const float> lo
     }
     auto* sums = reinterpret_cast<double*>(grains_.row<float>(1));
     for_grains([&](int64_t g, int64_t first, int64_t n) {
-        sums[g] = row_kernels_of(s_).sum_exp(logits.data() + first, n, double{ranking.lowest()},
-                                             double{highest}, 1 / double{temperature});
+        sums[g] = kernels_of(s_).rows.sum_exp(logits.data() + first, n, double{ranking.lowest()},
+                                              double{highest}, 1 / double{temperature});
     });
     for (int64_t g = 0; g < n_grains_; g++) sum += sums[g];
     return sum;

@@ -1,23 +1,10 @@
 #include <immintrin.h>
 
-#include "cpu/isa/gemm_kernels.h"
-#include "cpu/isa/vector_avx512.h"
+#include "cpu/isa/tile_gemm.h"
+#include "cpu/isa/vector_avx512_bf16.h"
 
 namespace ridge::cpu {
 namespace {
-
-// F16 weights to pairs of bf16, as BF16 ones lie.
-void unpack_f16_pairs(const uint8_t* group, const PackedShape&, int64_t first_block,
-                      int64_t n_blocks, uint8_t* codes, float*, float*) {
-    group += first_block * kGeometryF16.code_bytes;
-    for (int64_t pair = 0; pair < 16 * n_blocks; pair++) {
-        Avx512::Float w[2];
-        FloatF16::load<Avx512>(group, static_cast<int>(pair), 0, w);
-        const auto even = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(w[0]));
-        const auto odd = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(w[1]));
-        _mm512_storeu_si512(codes + 64 * pair, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
-    }
-}
 
 // multiply_bf16: pairs along k, two products and two sums an instruction; eight rows of the input,
 // which lie in one tile at fixed distances, times both groups. Rows and sums are there in multiples
@@ -64,15 +51,15 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
     }
 }
 
-constexpr int kF16 = 1, kBF16 = 2;  // FormatId
 constexpr int kHalfSliceBlocks = 8;
 
 }  // namespace
 
 // F32 weights keep their float32 products.
 void add_avx512_bf16_kernels(Kernels& kernels) {
-    kernels.gemm[kF16] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_pairs, multiply_bf16};
-    kernels.gemm[kBF16] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
+    kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_as_bf16<Avx512Bf16>,
+                               multiply_bf16};
+    kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
 }
 
 }  // namespace ridge::cpu

@@ -111,17 +111,16 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
     }
 }
 
-constexpr int kF16 = 1, kBF16 = 2;  // FormatId
 constexpr int kHalfSliceBlocks = 8;
 
 }  // namespace
 
 // F32 weights keep their float32 products.
 void add_neon_bf16_kernels(Kernels& kernels) {
-    kernels.gemm[kF16] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_f16>,
-                          multiply_bf16};
-    kernels.gemm[kBF16] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_bf16>,
-                           multiply_bf16};
+    kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_f16>,
+                               multiply_bf16};
+    kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_bf16>,
+                                multiply_bf16};
 }
 
 }  // namespace ridge::cpu

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "cpu/isa/exp.h"
 #include "cpu/kernels.h"
 
 // Kernels along one row in plain loops of fixed length, which compilers turn into vectors of
@@ -10,17 +10,6 @@
 
 namespace ridge::cpu {
 namespace {
-
-inline uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-inline float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 // quantise_row: codes[i] = round(x[i] * 127 / max |x|), to nearest even; scale = max |x| / 127.
 //   x [n] f32; a block of 32 at a time. NaN and infinity make the block's results NaN. The maximum
@@ -30,16 +19,16 @@ inline void quantise_block(const float* __restrict x, int64_t block, const Quant
     constexpr float kRound = 12582912.0f;
     int32_t max_bits = 0;
     for (int i = 0; i < kBlock; i++) {
-        const auto bits = static_cast<int32_t>(float_bits(x[i]) & 0x7fffffffu);
+        const auto bits = static_cast<int32_t>(bits_of_float(x[i]) & 0x7fffffffu);
         max_bits = bits > max_bits ? bits : max_bits;
     }
-    const float max = bits_float(static_cast<uint32_t>(max_bits));
+    const float max = float_of_bits(static_cast<uint32_t>(max_bits));
     const float scale = max / 127.0f;
     const float inverse = max > 1e-30f ? 127.0f / max : max == max ? 0.0f : max;
     int8_t* codes = out.codes + kBlock * block * out.step;
     for (int i = 0; i < kBlock; i++) {
         const float shifted = x[i] * inverse + kRound;
-        codes[i] = static_cast<int8_t>(float_bits(shifted) - float_bits(kRound));
+        codes[i] = static_cast<int8_t>(bits_of_float(shifted) - bits_of_float(kRound));
     }
     int32_t half_sum[2] = {0, 0};
     for (int h = 0; h < 2; h++) {
@@ -66,7 +55,7 @@ void quantise_row(const float* x, int64_t n, int64_t n_padded, const QuantisedRo
 //   Element k at out[k / 32 * kTileElements + k % 32].
 inline void bf16_block(const float* __restrict x, uint16_t* __restrict out) {
     for (int i = 0; i < kBlock; i++) {
-        const uint32_t bits = float_bits(x[i]);
+        const uint32_t bits = bits_of_float(x[i]);
         const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
         const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
         out[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
