@@ -55,78 +55,50 @@ bool spin(int64_t limit_ns, const Ready& ready, const GiveUp& give_up) {
     }
 }
 
-// How a loop's pieces are cut into runs, by ticket. Each round has a run for every thread; runs of
-// the first round hold five eighths of a thread's even share, and those of each round at most three
-// eighths of the round before, down to one piece. A thread at six tenths of the others' speed, or
-// one that comes late, does not hold the loop up. Runs are long because each has a price: what a
-// thread prefetches beyond its end, the next one's thread reads again.
-class Cut {
-  public:
-    Cut() = default;
-    Cut(int64_t n_pieces, int n_threads)
-        : n_pieces_(n_pieces),
-          n_threads_(n_threads),
-          longest_(std::max<int64_t>(n_pieces * 5 / (8 * int64_t{n_threads}), 1)) {}
+// Pieces [begin, end) of a loop that nobody has claimed yet, as one word.
+struct Range {
+    uint32_t begin = 0, end = 0;
 
-    struct Run {
-        int64_t begin, end;  // pieces
-    };
-    Run run(int64_t ticket) const {
-        int64_t begin = 0, length = longest_;
-        for (; length > 1 && ticket >= n_threads_; length = next_length(length)) {
-            begin += length * n_threads_;
-            ticket -= n_threads_;
-        }
-        begin += length * ticket;
-        return {begin, begin + length};
+    static Range of(uint64_t word) {
+        return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
     }
-
-    // All rounds of more than one piece a run lie below n_pieces: their lengths sum to at most
-    // longest * (1 + 3/8 + 9/64 + ...) = 8/5 * longest for each thread.
-    int64_t n_tickets() const {
-        int64_t n = 0, covered = 0;
-        for (int64_t length = longest_; length > 1; length = next_length(length)) {
-            covered += length * n_threads_;
-            n += n_threads_;
-        }
-        return n + (n_pieces_ - covered);
-    }
-
-  private:
-    static int64_t next_length(int64_t length) { return std::max<int64_t>(length * 3 / 8, 1); }
-
-    int64_t n_pieces_ = 0, n_threads_ = 1, longest_ = 1;
+    uint64_t word() const { return uint64_t{end} << 32 | begin; }
+    uint32_t size() const { return end - begin; }
 };
 
 }  // namespace
 
-// Why a thread that comes late never touches a loop that has ended: it learns everything from the
-// one word `tickets`, by one read-modify-write. That returns a ticket below the number of tickets
-// in the same word, or it returns none. A ticket belongs to whichever loop is in the word at that
-// very moment, whatever the thread had seen before; that loop cannot end before the ticket is given
-// back to `n_open`, so its description `loop` stays as it is for as long as the thread reads it.
-// Without a ticket a thread reads nothing but atomics. No generation is counted that could wrap.
+// Every thread has a range of pieces of its own, takes them from the front one at a time, and takes
+// half of another's from the back when it has none left.
+//
+// Why a thread that comes late never touches a loop that has ended: it claims pieces by exchanging
+// the word of a range that is not empty, and these pieces belong to whichever loop is current at
+// that very moment, whatever the thread had seen before. That loop cannot end before the pieces are
+// given back to `n_open`, so its description `loop` stays as it is for as long as the thread reads
+// it. Without a piece a thread reads nothing but atomics.
 struct ThreadPool::State {
     struct Loop {
         BodyRef body{};
         int64_t n = 0, grain = 1;
-        Cut cut;
+    };
+    struct alignas(kCacheLine) Share {
+        std::atomic<uint64_t> range{0};
     };
 
-    // Number of tickets << 32 | next ticket. The next one runs past the number by at most one for
-    // each thread: a thread takes a ticket only after it has seen one left.
-    alignas(kCacheLine) std::atomic<uint64_t> tickets{0};
-    // Loops so far. Tells a thread that watches that there are loops, even where others were
-    // quicker to take every ticket; nothing is ordered by it.
-    std::atomic<uint32_t> n_loops{0};
+    explicit State(int n_threads) : shares(static_cast<size_t>(n_threads)) {}
+
+    // Loops so far: what threads watch. Rises when a loop's ranges are there to be claimed.
+    alignas(kCacheLine) std::atomic<uint64_t> n_loops{0};
     // Where the caller was when the loop began. Where another process holds the other CPUs, the
     // system lets a worker run in the caller's place, which then must not watch for what only the
     // caller can bring.
     std::atomic<int> caller_cpu{-1};
-    // Tickets that have not been given back; the loop has ended when it is 0.
+    // Pieces that have not been given back; the loop has ended when it is 0.
     alignas(kCacheLine) std::atomic<int64_t> n_open{0};
-    // Written by the caller while no ticket is out, read by those that hold one.
+    // Written by the caller while no piece is out, read by those that hold one.
     alignas(kCacheLine) Loop loop;
+    // One for each thread. All are empty while there is no loop.
+    std::vector<Share> shares;
 
     // Rarely written from here on.
     alignas(kCacheLine) std::atomic<int> n_parked{0};  // workers; changes under the mutex only
@@ -140,27 +112,70 @@ struct ThreadPool::State {
     std::vector<int> cores;  // where threads are pinned: cores[0] for the caller
     std::optional<ThreadPin> caller_pin;
 
-    static bool has_ticket(uint64_t word) { return static_cast<uint32_t>(word) < word >> 32; }
+    // Takes the first piece of the thread's own range, whose last word is kept in `seen`. Acquire,
+    // here and in steal(): pairs with the store of the range, through the exchanges in between
+    // (they continue its release sequence). Orders the reading of `loop`, and of all that the
+    // caller wrote before, after the claim.
+    static Range claim(std::atomic<uint64_t>& own, uint64_t& seen) {
+        seen = own.load(std::memory_order_relaxed);
+        for (;;) {
+            const Range range = Range::of(seen);
+            if (range.size() == 0) return {};
+            const Range rest{range.begin + 1, range.end};
+            if (own.compare_exchange_weak(seen, rest.word(), std::memory_order_acquire,
+                                          std::memory_order_relaxed)) {
+                return {range.begin, rest.begin};
+            }
+        }
+    }
+
+    // Takes the second half of another thread's range, whichever has most left.
+    Range steal(size_t thief) {
+        for (;;) {
+            std::atomic<uint64_t>* victim = nullptr;
+            uint64_t word = 0;
+            for (size_t i = 1; i < shares.size(); i++) {
+                std::atomic<uint64_t>& share = shares[(thief + i) % shares.size()].range;
+                const uint64_t other = share.load(std::memory_order_relaxed);
+                if (Range::of(other).size() > Range::of(word).size()) {
+                    victim = &share, word = other;
+                }
+            }
+            if (victim == nullptr) return {};
+            const Range range = Range::of(word);
+            const Range rest{range.begin, range.end - (range.size() + 1) / 2};
+            if (victim->compare_exchange_strong(word, rest.word(), std::memory_order_acquire,
+                                                std::memory_order_relaxed)) {
+                return {rest.end, range.end};
+            }
+        }
+    }
 
     // Runs what it can claim of the current loop, if there is one.
     void work(int worker) {
+        std::atomic<uint64_t>& own = shares[static_cast<size_t>(worker)].range;
         int64_t n_done = 0;
-        // Relaxed: only a reason to try.
-        while (has_ticket(tickets.load(std::memory_order_relaxed))) {
-            // Acquire: pairs with the store in run(), through the other claims in between (they
-            // continue its release sequence). Orders the reading of `loop`, and of all that the
-            // caller wrote before, after the claim.
-            uint64_t word = tickets.fetch_add(1, std::memory_order_acquire);
-            if (!has_ticket(word)) break;
-            Cut::Run run = loop.cut.run(static_cast<uint32_t>(word));
-            for (int64_t piece = run.begin; piece < run.end; piece++) {
-                int64_t begin = piece * loop.grain;
-                int64_t n_left = loop.n - begin;
-                loop.body(begin, begin + std::min(n_left, loop.grain), worker);
+        for (uint64_t seen = 0;;) {
+            Range run = claim(own, seen);
+            if (run.size() == 0) {
+                run = steal(static_cast<size_t>(worker));
+                if (run.size() == 0) break;
+                // All but the first are offered to others again, if the thread's own range is still
+                // as empty as it was: the pieces may be of a newer loop, whose caller has put
+                // others there. Release: whoever claims of them reads `loop`, too.
+                const Range rest{run.begin + 1, run.end};
+                if (own.compare_exchange_strong(seen, rest.word(), std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+                    run.end = rest.begin;
+                }
             }
-            n_done++;
+            for (int64_t piece = run.begin; piece < run.end; piece++) {
+                const int64_t begin = piece * loop.grain;
+                loop.body(begin, begin + std::min(loop.n - begin, loop.grain), worker);
+            }
+            n_done += run.size();
         }
-        // All n_done tickets are of one loop: it does not end while they are held. Release: what
+        // All n_done pieces are of one loop: it does not end while they are held. Release: what
         // the bodies wrote, and the last look at `loop`, come before; the caller acquires in
         // join(). Sequentially consistent, with the next line: see join().
         if (n_done > 0 && n_open.fetch_sub(n_done, std::memory_order_seq_cst) == n_done &&
@@ -172,22 +187,20 @@ struct ThreadPool::State {
     }
 
     void thread_main(int worker) {
+        uint64_t n_seen = 0;  // loops
         while (!stopping.load(std::memory_order_relaxed)) {
-            // Relaxed: work() looks again, and acquires. Nothing but joining follows `stopping`.
-            uint32_t n_loops_before = n_loops.load(std::memory_order_relaxed);
+            // Relaxed: only a reason to look at the ranges. Nothing but joining follows `stopping`.
             auto has_news = [&] {
-                return has_ticket(tickets.load(std::memory_order_relaxed)) ||
+                return n_loops.load(std::memory_order_relaxed) != n_seen ||
                        stopping.load(std::memory_order_relaxed);
             };
             auto is_in_the_way = [&] {
                 int cpu = current_cpu();
                 return cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed);
             };
-            bool seen = spin(watches ? kWatchNs : 0, has_news, is_in_the_way);
-            if (!seen && !is_in_the_way() &&
-                n_loops.load(std::memory_order_relaxed) != n_loops_before)
-                continue;
-            if (!seen) park();
+            if (!spin(watches ? kWatchNs : 0, has_news, is_in_the_way)) park(n_seen);
+            // Acquire: the ranges of that loop are seen, or what has become of them.
+            n_seen = n_loops.load(std::memory_order_acquire);
             work(worker);
         }
     }
@@ -195,10 +208,10 @@ struct ThreadPool::State {
     // A worker says that it is parked and then looks for a loop once more; the caller publishes a
     // loop (or `stopping`) and then looks for parked workers. All four are sequentially consistent,
     // so at least one of the two sees the other: no loop is slept through.
-    void park() {
+    void park(uint64_t n_seen) {
         std::unique_lock lock(mutex);
         n_parked.fetch_add(1, std::memory_order_seq_cst);
-        if (has_ticket(tickets.load(std::memory_order_seq_cst)) ||
+        if (n_loops.load(std::memory_order_seq_cst) != n_seen ||
             stopping.load(std::memory_order_seq_cst)) {
             n_parked.fetch_sub(1, std::memory_order_relaxed);
             return;
@@ -219,8 +232,8 @@ struct ThreadPool::State {
         wake.notify_all();
     }
 
-    // Waits until no ticket is out. Acquire: pairs with the release of every worker that gave
-    // tickets back (each continues the release sequences of those before), so that all they wrote
+    // Waits until no piece is out. Acquire: pairs with the release of every worker that gave
+    // pieces back (each continues the release sequences of those before), so that all they wrote
     // is seen, and the next loop is described only after their last look at this one.
     void join() {
         auto ended = [&] { return n_open.load(std::memory_order_acquire) == 0; };
@@ -241,7 +254,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(const ThreadPoolOptions& options)
-    : n_threads_(options.n_threads), state_(std::make_unique<State>()) {
+    : n_threads_(options.n_threads), state_(std::make_unique<State>(n_threads_)) {
     CHECK(n_threads_ >= 1);
     State& s = *state_;
     if (options.pin) {
@@ -289,15 +302,22 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
         }
         return;
     }
-    int64_t n_pieces = n / grain + (n % grain != 0);
-    s.loop = {body, n, grain, Cut(n_pieces, n_threads_)};
-    int64_t n_tickets = s.loop.cut.n_tickets();
-    s.n_open.store(n_tickets, std::memory_order_relaxed);
-    s.n_loops.store(s.n_loops.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const int64_t n_pieces = n / grain + (n % grain != 0);
+    CHECK(n_pieces <= UINT32_MAX);
+    s.loop = {body, n, grain};
+    s.n_open.store(n_pieces, std::memory_order_relaxed);
     s.caller_cpu.store(current_cpu(), std::memory_order_relaxed);
-    // Release: `loop` and n_open are seen by whoever gets a ticket. Sequentially consistent, with
-    // the look at n_parked that follows: see park().
-    s.tickets.store(static_cast<uint64_t>(n_tickets) << 32, std::memory_order_seq_cst);
+    auto first_piece = [&](int64_t thread) {
+        return static_cast<uint32_t>((n_pieces * thread + n_threads_ - 1) / n_threads_);
+    };
+    for (int i = 0; i < n_threads_; i++) {
+        const Range range{first_piece(i), first_piece(i + 1)};
+        // Release: `loop` and n_open are seen by whoever claims of it.
+        s.shares[static_cast<size_t>(i)].range.store(range.word(), std::memory_order_release);
+    }
+    // Release: the ranges are seen by whoever sees the loop. Sequentially consistent, with the look
+    // at n_parked that follows: see park().
+    s.n_loops.store(s.n_loops.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
     s.wake_parked();
     s.work(0);
     s.join();

@@ -340,7 +340,8 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
     constexpr int kOffset = F::kOffset - (Codes::kWide && !V::kUnsignedWide ? 128 : 0);
     const int64_t scale_bytes = F::scale_bytes(shape);
     const int64_t super_bytes = scale_bytes + F::kBlocks * F::kCodeBytes;
-    const int64_t lines = (super_bytes / F::kBlocks + 63) / 64;
+    // Of a super-block, scales included, for each of its blocks.
+    const int64_t lines = (super_bytes + 64 * F::kBlocks - 1) / (64 * F::kBlocks);
     const int8_t* codes = x.codes + first_row * x.code_stride;
     const int64_t block0 = first_row * x.block_stride;
 
@@ -352,7 +353,7 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
         const uint8_t* block = group + scale_bytes + 4 * first_weight_row;
         for (int b = 0; b < F::kBlocks; b++, block += F::kCodeBytes) {
             if (first_weight_row == 0) {
-                const uint8_t* ahead = block + V::kPrefetchBytes;
+                const uint8_t* ahead = group + V::kPrefetchBytes + 64 * lines * b;
                 for (int64_t i = 0; i < lines; i++) V::prefetch(ahead + 64 * i);
             }
             Int c[8];
