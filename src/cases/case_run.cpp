@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cases/random.h"
+#include "format/packing.h"
 #include "ref/host_kv.h"
 
 namespace ridge {
@@ -265,24 +266,24 @@ CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed), weights_(se
 }
 
 // As a backend prepares them.
-void CaseRun::pack_weights(const Layout& layout) {
+void CaseRun::pack_weights(const Layout& layout, const void* kernels) {
     bound_linears_ = linears_;
     packed_.clear();
     if (layout.rows_in_part == 0) return;
     for (Linear& linear : bound_linears_) {
-        const int64_t bytes = layout.part_bytes(linear.weight), n = layout.n_parts(linear.weight);
-        const Buffer& buffer = packed_.emplace_back(alloc(static_cast<size_t>(bytes * n)));
+        Packing packing(linear.weight, layout, kernels);
+        for (int64_t i = 0; i < packing.n_to_measure(); i++) packing.measure(i);
+        packing.settle();
+        const Buffer& buffer = packed_.emplace_back(alloc(static_cast<size_t>(packing.n_bytes())));
         poison(buffer);
-        for (int64_t i = 0; i < n; i++) {
-            layout.pack_part(linear.weight, i, buffer.data() + i * bytes);
-        }
-        linear.weight = packed_view(linear.weight, layout, buffer.data());
+        for (int64_t i = 0; i < packing.n_parts(); i++) packing.pack(i, buffer.data());
+        linear.weight = packing.view(buffer.data());
     }
 }
 
 void CaseRun::bind(const Tables& tables, ThreadPool& pool) {
     tables_ = &tables, pool_ = &pool;
-    pack_weights(*tables.matmul_layout);
+    pack_weights(*tables.matmul_layout, tables.kernels);
     scratch_ = {};
     scratch_.begin_step();
     call(true);

@@ -60,7 +60,7 @@ class CaseRun {
     void make_sample_rows();
     void make_cache(Block::Role role);
     void make_operands();
-    void pack_weights(const Layout& layout);
+    void pack_weights(const Layout& layout, const void* kernels);
     void call(bool planning);
     std::string find_fault(const Block& block) const;
 

@@ -13,6 +13,7 @@
 #include "cpu/interleaved.h"
 #include "cpu/isa.h"
 #include "cpu/kernels_of_isa.h"
+#include "format/packing.h"
 #include "model/step.h"
 
 namespace ridge {
@@ -110,12 +111,16 @@ class CpuBackend : public Backend {
     }
 
     Tensor pack(const Tensor& weight, const Layout& layout) {
-        const int64_t bytes = layout.part_bytes(weight), n = layout.n_parts(weight);
-        std::byte* data = take_packed(static_cast<size_t>(bytes * n));
-        pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
-            for (int64_t i = begin; i < end; i++) layout.pack_part(weight, i, data + i * bytes);
+        Packing packing(weight, layout, &kernels_);
+        pool_.parallel_for(packing.n_to_measure(), 1, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; i++) packing.measure(i);
         });
-        return packed_view(weight, layout, data);
+        packing.settle();
+        std::byte* data = take_packed(static_cast<size_t>(packing.n_bytes()));
+        pool_.parallel_for(packing.n_parts(), 1, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; i++) packing.pack(i, data);
+        });
+        return packing.view(data);
     }
 
     // Packed weights lie one behind the other, as a step reads them, in blocks that are large
@@ -187,9 +192,11 @@ double CpuBackend::measure_read_gbps(const Model& model) {
     size_t total = 0;
     for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
         if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
+        const bool packed = tensor.layout->rows_in_part > 0;
         for (const Plane& plane : tensor.planes) {
-            if (plane.data == nullptr) continue;
-            auto n_bytes = static_cast<size_t>(plane.row_stride_bytes * tensor.n_rows());
+            if (plane.data == nullptr || (packed && &plane != tensor.planes.data())) continue;
+            auto n_bytes = static_cast<size_t>(packed ? bytes_in_memory(tensor)
+                                                      : plane.row_stride_bytes * tensor.n_rows());
             for (size_t at = 0; at < n_bytes; at += kPiece) {
                 pieces.emplace_back(plane.data + at, std::min(kPiece, n_bytes - at));
                 total += pieces.back().size();

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "cpu/compact.h"
 #include "format/decode.h"
 #include "format/float_rows.h"
 
@@ -453,7 +454,17 @@ void unpack_interleaved(const Tensor& weight, int64_t row, float* out) {
     }
 }
 
-constexpr Layout kLayout = {"interleaved", unpack_interleaved, kGroupRows, group_bytes, pack_group};
+void pack_part(const Tensor& row_major, int64_t part, const PartPlan&, const void*,
+               std::byte* out) {
+    pack_group(row_major, part, out);
+}
+
+constexpr Layout kLayout = {.name = "interleaved",
+                            .unpack_row = unpack_interleaved,
+                            .rows_in_part = kGroupRows,
+                            .pack_part = pack_part,
+                            .part_bytes = group_bytes,
+                            .smaller = compact_layout_for};
 
 }  // namespace
 

@@ -11,6 +11,7 @@ namespace ridge::cpu {
 
 // Sixteen rows of a weight interleaved: what the CPU's fast kernels read (interleaved_geometry.h).
 // The last group is filled up with rows of zeros, a row with super-blocks of zeros.
+// BF16 weights become compact (compact.h) where that saves memory and the kernels are faster.
 const Layout& interleaved_layout();
 
 Geometry geometry_of(const Tensor& weight);
@@ -23,7 +24,7 @@ inline int64_t n_groups(const Tensor& weight) {
 // Packs rows 16 group .. 16 group + 15 of a row_major weight; out [group_bytes(weight)].
 void pack_group(const Tensor& weight, int64_t group, std::byte* out);
 
-// Group `group` of a weight that is interleaved.
+// Group `group` of a weight that is interleaved, and not compact.
 inline const uint8_t* group_data(const Tensor& weight, int64_t group) {
     return reinterpret_cast<const uint8_t*>(weight.planes[0].data) + group * group_bytes(weight);
 }

@@ -59,6 +59,26 @@ constexpr Geometry kGeometryIQ4_NL{64, 64, kBits4, 128};
 constexpr Geometry kGeometryIQ4_XS{256, 192, kBits4, 128};
 
 constexpr int kAffineSuper = 128;
+// Compact BF16 (compact.h): a weight's low byte as it is, its high byte as a nibble, an index in a
+// table of the group's own. Twelve bits a weight, and the same bits come back. A group is
+//
+//     table    u8 [16]: the high bytes that nibbles stand for
+//     header   u32 offset of the super-blocks, a multiple of 64; u32 whether the group is compact
+//     ends     u16 [n_supers]: how many exceptions there are up to the end of each super-block
+//     exceptions, u32 each: weights whose high byte is not in the table. Bits 0..15 say where they
+//              lie in their super-block, once it is as a plain one, in bytes; bits 16..31 are the
+//              weight
+//     super-blocks of 32 elements. Where the group is not compact, as it is for few of a weight,
+//              they are as those of BF16
+//
+// A super-block is four units of eight elements along k: 64 bytes of nibbles and two vectors of low
+// bytes. In each 16 bytes of such a vector there are, of four rows, pair 0 of the unit and then pair
+// 1; in the other vector pairs 2 and 3. Nibbles lie likewise, those of the first vector low: one
+// look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
+constexpr int kCompactOffset = 16, kCompactFlag = 20, kCompactEnds = 24;  // in a group
+constexpr int kCompactUnitBytes = 192, kCompactUnits = 4;
+constexpr int kCompactSuperBytes = kCompactUnits * kCompactUnitBytes;
+
 // Of scales and biases of 16 rows: group_size 32, 64 or 128, type_bytes 2 or 4.
 constexpr Geometry geometry_affine(int bits, int group_size, int type_bytes) {
     return {kAffineSuper, 2 * (kAffineSuper / group_size) * 16 * type_bytes, 64 * bits, 0};

@@ -104,6 +104,24 @@ struct GemmKernel {
     PanelKernel multiply;
 };
 
+// Compact BF16 groups (interleaved_geometry.h), beside the plain ones.
+struct Bf16Rows {  // the rows of a weight that go into a group
+    const uint8_t* row[kGroupRows];
+    int n_rows;
+    int64_t n_cols;
+};
+struct CompactPlan {
+    int64_t n_bytes;  // of the group
+    uint32_t how;     // for `pack`
+};
+struct CompactKernels {
+    bool faster;  // than plain groups, on machines that this instruction set is for
+    CompactPlan (*measure)(const Bf16Rows& rows);
+    void (*pack)(const Bf16Rows& rows, const CompactPlan& plan, uint8_t* out);
+    GroupKernel group;
+    GemmKernel gemm;
+};
+
 struct Kernels {
     // x [n] to int8 blocks, zeros behind it up to n_padded; to out.codes + block * out.step * 32
     void (*quantise_row)(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out);
@@ -111,6 +129,7 @@ struct Kernels {
     AttentionKernels attention;
     GroupKernel group[kNumWeightFormats];
     GemmKernel gemm[kNumWeightFormats];
+    CompactKernels compact;
     // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded, into its row of tiles:
     // element k at out[k / 32 * kTileElements + k % 32]
     void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, uint16_t* out);

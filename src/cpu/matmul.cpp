@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "cpu/compact.h"
 
 namespace ridge::cpu {
 namespace {
@@ -20,6 +21,15 @@ int64_t bytes_per_block(Operands operands) {  // of 32 elements of a group, unpa
             return 32 * kGroupRows;
     }
     return 0;
+}
+
+const GemmKernel& gemm_of(const Kernels& kernels, const Tensor& weight) {
+    if (is_compact(weight)) return kernels.compact.gemm;
+    return kernels.gemm[static_cast<size_t>(weight.format->id)];
+}
+GroupKernel group_kernel_of(const Kernels& kernels, const Tensor& weight) {
+    if (is_compact(weight)) return kernels.compact.group;
+    return kernels.group[static_cast<size_t>(weight.format->id)];
 }
 
 }  // namespace
@@ -60,7 +70,7 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
         if (weight.layout == &row_major_layout()) {
             packed_bytes_ = std::max(packed_bytes_, group_bytes(weight));
         }
-        const GemmKernel& gemm = kernels_.gemm[static_cast<size_t>(weight.format->id)];
+        const GemmKernel& gemm = gemm_of(kernels_, weight);
         code_floats_ =
             std::max(code_floats_, gemm.slice_blocks * bytes_per_block(gemm.operands) / 4);
         scale_floats_ = std::max<int64_t>(scale_floats_,
@@ -76,6 +86,7 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
 
 // Packed codes of a group: where they lie, or packed now to a room of the worker's.
 const uint8_t* Matmul::group(const Tensor& weight, int64_t group, int worker, int room) const {
+    if (is_compact(weight)) return compact_group(weight, group);
     if (weight.layout != &row_major_layout()) return group_data(weight, group);
     auto* at = reinterpret_cast<std::byte*>(packed_.row<float>(worker)) + room * packed_bytes_;
     pack_group(weight, group, at);
@@ -96,9 +107,9 @@ void Matmul::run_groups(const Piece* pieces, int n_pieces, int worker, Use use) 
         const int64_t n = std::min<int64_t>(kMaxTileRows, n_rows_ - row);
         for (int p = 0; p < n_pieces; p++) {
             const Tensor& weight = pieces[p].linear->weight;
-            kernels_.group[static_cast<size_t>(weight.format->id)](
-                groups[static_cast<size_t>(p)], packed_shape(weight), input_.activations(), row,
-                static_cast<int>(n), tiles[p]);
+            group_kernel_of(kernels_, weight)(groups[static_cast<size_t>(p)], packed_shape(weight),
+                                              input_.activations(), row, static_cast<int>(n),
+                                              tiles[p]);
         }
         for (int64_t r = 0; r < n; r++) {
             use(pieces, row + r, tiles[0] + r * kGroupRows, tiles[1] + r * kGroupRows);
@@ -121,7 +132,7 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
     float* sums[2] = {at, at + padded_rows() * kPanelRows};
     for (int p = 0; p < n_pieces; p++) {
         const Tensor& weight = pieces[p].linear->weight;
-        const GemmKernel& gemm = kernels_.gemm[static_cast<size_t>(weight.format->id)];
+        const GemmKernel& gemm = gemm_of(kernels_, weight);
         const Geometry geometry = geometry_of(weight);
         const PackedShape shape = packed_shape(weight);
         const int64_t n_blocks = shape.n_supers * geometry.n_blocks();

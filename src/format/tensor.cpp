@@ -17,7 +17,7 @@ void unpack_row_major(const Tensor& tensor, int64_t row, float* out) {
                               tensor.n_cols(), out);
 }
 
-constexpr Layout kRowMajor = {"row_major", unpack_row_major, 0, nullptr, nullptr};
+constexpr Layout kRowMajor = {.name = "row_major", .unpack_row = unpack_row_major};
 
 }  // namespace
 

@@ -43,16 +43,29 @@ struct Tensor {
     explicit operator bool() const { return format != nullptr; }
 };
 
+// What was found of a part before it is packed, in layouts whose parts differ.
+struct PartPlan {
+    int64_t n_bytes = 0;  // a multiple of 64
+    uint32_t how = 0;     // the layout's own
+};
+
 // A way to place a tensor's rows in memory. `row_major` is the files' own; backends add others
 // (interleaved rows, tiles), each with the function that reads one row back, so that plain kernels
-// and tests read any of them. A packed tensor is one run of parts, of rows_in_part rows each.
+// and tests read any of them. A packed tensor is one run of parts, of rows_in_part rows each
+// (format/packing.h). `kernels` is the backend's own: what packs fast on this machine.
 struct Layout {
     std::string_view name;
     void (*unpack_row)(const Tensor& tensor, int64_t row, float* out);  // out [n_cols] f32
     // Null in row_major: nothing is packed.
     int rows_in_part = 0;
+    void (*pack_part)(const Tensor& row_major, int64_t part, const PartPlan& plan,
+                      const void* kernels, std::byte* out) = nullptr;
+    // One of these: all parts of a tensor are alike, or each is measured. Where they are measured
+    // planes[1] of the packed tensor has their offsets in planes[0].
     int64_t (*part_bytes)(const Tensor& tensor) = nullptr;
-    void (*pack_part)(const Tensor& row_major, int64_t part, std::byte* out) = nullptr;
+    PartPlan (*measure_part)(const Tensor& row_major, int64_t part, const void* kernels) = nullptr;
+    // A layout of measured parts that may take fewer bytes of this tensor; null: there is none.
+    const Layout* (*smaller)(const Tensor& row_major, const void* kernels) = nullptr;
 
     int64_t n_parts(const Tensor& tensor) const {
         return (tensor.n_rows() + rows_in_part - 1) / rows_in_part;
@@ -61,8 +74,13 @@ struct Layout {
 
 const Layout& row_major_layout();
 
-// The tensor as it is once its parts have been packed to `data`, one behind the other.
+// The tensor as it is once its parts, all alike, have been packed to `data`, one behind the other.
 Tensor packed_view(const Tensor& row_major, const Layout& layout, const std::byte* data);
+
+// Where part `part` lies in planes[0], of parts that were measured; part n_parts is their end.
+inline int64_t part_offset(const Tensor& tensor, int64_t part) {
+    return reinterpret_cast<const int64_t*>(tensor.planes[1].data)[part];
+}
 
 // Row `row` of a tensor in any layout, as float32. out [n_cols].
 void unpack_row(const Tensor& tensor, int64_t row, float* out);

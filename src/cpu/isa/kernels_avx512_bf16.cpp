@@ -61,5 +61,7 @@ void add_avx512_bf16_kernels(Kernels& kernels) {
                                multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
 }
+    kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_bf16<Avx512Bf16>,
+                            multiply_bf16};
 
 }  // namespace ridge::cpu

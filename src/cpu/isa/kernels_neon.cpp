@@ -1,4 +1,6 @@
 #include "cpu/isa/attention.h"
+#include "cpu/isa/compact_kernels.h"
+#include "cpu/isa/compact_pack.h"
 #include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 #include "cpu/isa/row_kernels.h"
@@ -13,6 +15,10 @@ void add_neon_kernels(Kernels& kernels) {
     kernels.bf16_row = bf16_row;
     fill_group_kernels<Neon8, Neon16>(kernels.group);
     fill_gemm_kernels<Neon8>(kernels.gemm);
+    fill_compact_kernels<Neon8, Neon16>(kernels.compact);
+    kernels.compact.measure = measure_compact;
+    kernels.compact.pack = pack_compact;
+    kernels.compact.faster = true;
     fill_attention_kernels<Neon8>(kernels.attention);
 }
 

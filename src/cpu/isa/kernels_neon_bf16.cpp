@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "cpu/isa/gemm_kernels.h"
+#include "cpu/isa/compact_kernels.h"
 #include "cpu/isa/vector_neon.h"
 
 // Prompts on float weights with bfmmla: the products of two rows of four bf16 with two others, 16
@@ -43,6 +43,14 @@ void unpack_row_pairs(const uint8_t* group, const PackedShape&, int64_t first_bl
                             load(group, pair + 1, row));
         }
     }
+}
+
+void unpack_compact_row_pairs(const uint8_t* group, const PackedShape& shape, int64_t first_block,
+                              int64_t n_blocks, uint8_t* codes, float* scales, float* mins) {
+    for_each_plain<Neon8>(
+        group, shape, first_block, n_blocks, [&](int64_t b, const uint8_t* plain) {
+            unpack_row_pairs<load_bf16>(plain, shape, 0, 1, codes + 1024 * b, scales, mins);
+        });
 }
 
 // Four elements along k of two rows of the input, one half of what each row's eight are.
@@ -121,6 +129,8 @@ void add_neon_bf16_kernels(Kernels& kernels) {
                                multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_bf16>,
                                 multiply_bf16};
+    kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_row_pairs,
+                            multiply_bf16};
 }
 
 }  // namespace ridge::cpu

@@ -1,4 +1,6 @@
 #include "cpu/isa/attention.h"
+#include "cpu/isa/compact_kernels.h"
+#include "cpu/isa/compact_pack.h"
 #include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 #include "cpu/isa/row_kernels.h"
@@ -13,6 +15,10 @@ void add_scalar_kernels(Kernels& kernels) {
     kernels.bf16_row = bf16_row;
     fill_group_kernels<Scalar>(kernels.group);
     fill_gemm_kernels<Scalar>(kernels.gemm);
+    fill_compact_kernels<Scalar>(kernels.compact);
+    kernels.compact.measure = measure_compact;
+    kernels.compact.pack = pack_compact;
+    kernels.compact.faster = false;
     fill_attention_kernels<Scalar>(kernels.attention);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "cpu/isa/compact_kernels.h"
 #include "cpu/isa/gemm_kernels.h"
 
 // Prompts on tiles of bf16, written once over a type T of tile registers (tiles_amx.h, and
@@ -136,6 +137,12 @@ constexpr int kTileSliceBlocks = 32;  // 64 KiB of a panel, in the second cache
 template <class T, class V, class F>
 constexpr GemmKernel tile_gemm() {
     return {Operands::kBF16, kTileSliceBlocks, 0, unpack_bf16<V, F>, multiply_bf16_tiles<T, V>};
+}
+
+template <class T, class V>
+constexpr GemmKernel compact_tile_gemm() {
+    return {Operands::kBF16, kTileSliceBlocks, 0, unpack_compact_bf16<V>,
+            multiply_bf16_tiles<T, V>};
 }
 
 // All formats but F32, whose products stay float32; in the order of FormatId.

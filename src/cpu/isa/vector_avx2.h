@@ -92,11 +92,23 @@ struct Avx2 {
     static Float load_bf16(const uint8_t* p) {
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
     }
-    static void load_bf16_pairs(const uint8_t* p, Float* w) {
-        const Int v = load(p);
+    static void load_bf16_pairs(const uint8_t* p, Float* w) { bf16_pairs(load(p), w); }
+    static void bf16_pairs(Int v, Float* w) {
         w[0] = _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
         w[1] = _mm256_castsi256_ps(
             _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+    }
+    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    using Table = __m256i;
+    static Table load_table(const uint8_t* p) { return _mm256_broadcastsi128_si256(load16(p)); }
+    static void look_up_nibbles(Table table, Int v, Int* out) {
+        out[0] = _mm256_shuffle_epi8(table, and_bytes(v, 15));
+        out[1] = _mm256_shuffle_epi8(table, and_bytes(_mm256_srli_epi16(v, 4), 15));
+    }
+    // Bytes of low and high in turn; of each 16 the first eight to out[0], the others to out[1].
+    static void zip_bytes(Int low, Int high, Int* out) {
+        out[0] = _mm256_unpacklo_epi8(low, high);
+        out[1] = _mm256_unpackhi_epi8(low, high);
     }
     static Float load_u8(const uint8_t* p) {
         return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load8(p)));

@@ -77,11 +77,23 @@ struct Avx512 {
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16));
     }
     // Pairs along k: w[0] of even k, w[1] of odd.
-    static void load_bf16_pairs(const uint8_t* p, Float* w) {
-        const Int v = load(p);
+    static void load_bf16_pairs(const uint8_t* p, Float* w) { bf16_pairs(load(p), w); }
+    static void bf16_pairs(Int v, Float* w) {
         w[0] = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
         w[1] = _mm512_castsi512_ps(
             _mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+    }
+    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    using Table = __m512i;
+    static Table load_table(const uint8_t* p) { return _mm512_broadcast_i32x4(load16(p)); }
+    static void look_up_nibbles(Table table, Int v, Int* out) {
+        out[0] = _mm512_shuffle_epi8(table, and_bytes(v, 15));
+        out[1] = _mm512_shuffle_epi8(table, and_bytes(_mm512_srli_epi16(v, 4), 15));
+    }
+    // Bytes of low and high in turn; of each 16 the first eight to out[0], the others to out[1].
+    static void zip_bytes(Int low, Int high, Int* out) {
+        out[0] = _mm512_unpacklo_epi8(low, high);
+        out[1] = _mm512_unpackhi_epi8(low, high);
     }
     static Float load_u8(const uint8_t* p) {
         return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)));

@@ -140,8 +140,8 @@ struct Scalar {
         for (int i = 0; i < kRows; i++) f.lane[i] = float_of_bits(uint32_t{half(p, i)} << 16);
         return f;
     }
-    static void load_bf16_pairs(const uint8_t* p, Float* w) {
-        const Int v = load(p);
+    static void load_bf16_pairs(const uint8_t* p, Float* w) { bf16_pairs(load(p), w); }
+    static void bf16_pairs(Int v, Float* w) {
         for (int i = 0; i < kRows; i++) {
             w[0].lane[i] = float_of_bits(v.lane[i] << 16);
             w[1].lane[i] = float_of_bits(v.lane[i] & 0xffff0000u);
@@ -169,6 +169,31 @@ struct Scalar {
     static Float max(Float a, Float b) {  // of NaN: b
         for (int i = 0; i < kRows; i++) b.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
         return b;
+    }
+    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    struct Table {
+        uint8_t entry[16];
+    };
+    static Table load_table(const uint8_t* p) {
+        Table table;
+        memcpy(&table, p, sizeof table);
+        return table;
+    }
+    static void look_up_nibbles(const Table& table, Int v, Int* out) {
+        for (int half = 0; half < 2; half++) {
+            uint8_t bytes[4 * kRows];
+            memcpy(bytes, &v, sizeof bytes);
+            for (uint8_t& byte : bytes) byte = table.entry[(byte >> (4 * half)) & 15];
+            memcpy(&out[half], bytes, sizeof bytes);
+        }
+    }
+    // Bytes of low and high in turn, the first eight of each to out[0], the others to out[1].
+    static void zip_bytes(Int low, Int high, Int* out) {
+        uint8_t from[2][4 * kRows], bytes[8 * kRows];
+        memcpy(from[0], &low, sizeof from[0]);
+        memcpy(from[1], &high, sizeof from[1]);
+        for (int i = 0; i < 8 * kRows; i++) bytes[i] = from[i % 2][i / 2];
+        memcpy(out, bytes, sizeof bytes);
     }
     static float reduce_max(Float v) {
         const float a = v.lane[0] > v.lane[2] ? v.lane[0] : v.lane[2];

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/isa/gemm_kernels.h"
+#include "cpu/isa/group_kernels.h"
+
+// What multiplies compact BF16 groups (interleaved_geometry.h): decode kernels take them apart in
+// registers, those of prompts have each slice taken apart to what plain BF16 groups are unpacked
+// to. The products and their order are those of plain BF16, bit for bit.
+
+namespace ridge::cpu {
+namespace {
+
+struct CompactGroup {
+    const uint8_t* table;
+    const uint8_t* supers;
+    const uint8_t* ends;
+    const uint8_t* exceptions;
+    bool compact;
+
+    CompactGroup(const uint8_t* group, int64_t n_supers) : table(group) {
+        uint32_t offset, flag;
+        memcpy(&offset, group + kCompactOffset, sizeof offset);
+        memcpy(&flag, group + kCompactFlag, sizeof flag);
+        supers = group + offset;
+        compact = flag != 0;
+        ends = group + kCompactEnds;
+        exceptions = ends + (2 * n_supers + 3) / 4 * 4;
+    }
+    // Exceptions before the end of super-block s.
+    int end(int64_t s) const {
+        uint16_t n;
+        memcpy(&n, ends + 2 * s, sizeof n);
+        return n;
+    }
+    // Puts exceptions begin .. end - 1 in their places of a plain super-block.
+    void mend(int begin, int end, uint8_t* plain) const {
+        for (int i = begin; i < end; i++) {
+            uint16_t at;
+            memcpy(&at, exceptions + 4 * i, sizeof at);
+            memcpy(plain + at, exceptions + 4 * i + 2, 2);
+        }
+    }
+};
+
+// The four pairs of a unit, for the rows that `unit` points at the first of.
+template <class V>
+inline void unit_pairs(typename V::Table table, const uint8_t* unit, typename V::Int* pairs) {
+    typename V::Int high[2];
+    V::look_up_nibbles(table, V::load(unit), high);
+    V::zip_bytes(V::load(unit + 64), high[0], pairs);
+    V::zip_bytes(V::load(unit + 128), high[1], pairs + 2);
+}
+
+// Super-block s as a plain one, V's rows of it from first_row on, of all rows the exceptions.
+// plain [16 pairs][16 rows][2]
+template <class V>
+inline void plain_super(const CompactGroup& group, typename V::Table table, int64_t s,
+                        int first_row, uint8_t* plain) {
+    const uint8_t* unit = group.supers + s * kCompactSuperBytes + 4 * first_row;
+    uint8_t* to = plain + 4 * first_row;
+    for (int u = 0; u < kCompactUnits; u++, unit += kCompactUnitBytes, to += 256) {
+        typename V::Int pairs[4];
+        unit_pairs<V>(table, unit, pairs);
+        for (int i = 0; i < 4; i++) V::store_bytes(to + 64 * i, pairs[i]);
+    }
+    group.mend(s == 0 ? 0 : group.end(s - 1), group.end(s), plain);
+}
+
+// All rows of it, out of memory.
+template <class V>
+inline void plain_super(const CompactGroup& group, int64_t s, uint8_t* plain) {
+    const uint8_t* ahead = group.supers + s * kCompactSuperBytes + V::kPrefetchBytes;
+    for (int i = 0; i < kCompactSuperBytes; i += 64) V::prefetch(ahead + i);
+    const auto table = V::load_table(group.table);
+    for (int row = 0; row < kGroupRows; row += V::kRows) {
+        plain_super<V>(group, table, s, row, plain);
+    }
+}
+
+// Two products for each activation row: values[0] w[0] to `even`, values[1] w[1] to `odd`.
+template <class V, int kN>
+[[gnu::always_inline]] inline void add_pair(const typename V::Float* w, const float* values,
+                                            int64_t stride, typename V::Float* even,
+                                            typename V::Float* odd) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) {
+        const float* v = values + r * stride;
+        even[r] = V::fma(w[0], V::broadcast(v), even[r]);
+        odd[r] = V::fma(w[1], V::broadcast(v + 1), odd[r]);
+    }
+}
+
+template <class V, class F, int kN>
+inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, const Activations& x,
+                             int64_t first_row, int first_weight_row, float* tile) {
+    using Float = typename V::Float;
+    const CompactGroup group(data, shape.n_supers);
+    if (!group.compact) {
+        return dot_part_floats<V, F, kN>(group.supers, shape, x, first_row, first_weight_row, tile);
+    }
+    const auto table = V::load_table(group.table);
+    const uint8_t* super = group.supers;
+    const float* values = x.values + first_row * x.value_stride;
+    Float even[kN], odd[kN];
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
+    int n_before = 0;
+    for (int64_t s = 0; s < shape.n_supers; s++, super += kCompactSuperBytes, values += 32) {
+        const int n = group.end(s);
+        if (__builtin_expect(n != n_before, 0)) {
+            alignas(64) uint8_t plain[1024];
+            plain_super<V>(group, table, s, first_weight_row, plain);
+            n_before = n;
+            for (int pair = 0; pair < 16; pair++) {
+                Float w[2];
+                F::template load<V>(plain, pair, first_weight_row, w);
+                add_pair<V, kN>(w, values + 2 * pair, x.value_stride, even, odd);
+            }
+            continue;
+        }
+        for (int u = 0; u < kCompactUnits; u++) {
+            const uint8_t* unit = super + kCompactUnitBytes * u;
+            if (first_weight_row == 0) {
+                for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kPrefetchBytes);
+            }
+            typename V::Int pairs[4];
+            unit_pairs<V>(table, unit + 4 * first_weight_row, pairs);
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) {
+                Float w[2];
+                V::bf16_pairs(pairs[i], w);
+                add_pair<V, kN>(w, values + 8 * u + 2 * i, x.value_stride, even, odd);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kN; r++) {
+        V::store(tile + 16 * r + first_weight_row, V::add(even[r], odd[r]));
+    }
+}
+
+template <class V, class F>
+struct CompactFloatGroup {
+    template <int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part_compact<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+
+// Calls use(b, plain) for each block of a slice, in the plain layout.
+template <class V, class Use>
+inline void for_each_plain(const uint8_t* data, const PackedShape& shape, int64_t first_block,
+                           int64_t n_blocks, Use use) {
+    const CompactGroup group(data, shape.n_supers);
+    if (!group.compact) {
+        const uint8_t* super = group.supers + first_block * kGeometryBF16.code_bytes;
+        for (int64_t b = 0; b < n_blocks; b++) use(b, super + b * kGeometryBF16.code_bytes);
+        return;
+    }
+    alignas(64) uint8_t plain[1024];
+    for (int64_t b = 0; b < n_blocks; b++) {
+        plain_super<V>(group, first_block + b, plain);
+        use(b, plain);
+    }
+}
+
+// A slice for Operands::kF32, and for kBF16: UnpackKernels.
+template <class V>
+void unpack_compact_floats(const uint8_t* group, const PackedShape& shape, int64_t first_block,
+                           int64_t n_blocks, uint8_t* codes, float* scales, float* mins) {
+    for_each_plain<V>(group, shape, first_block, n_blocks, [&](int64_t b, const uint8_t* plain) {
+        unpack_floats<V, FloatBF16>(plain, shape, 0, 1, codes + 2048 * b, scales, mins);
+    });
+}
+template <class V>
+void unpack_compact_bf16(const uint8_t* group, const PackedShape& shape, int64_t first_block,
+                         int64_t n_blocks, uint8_t* codes, float*, float*) {
+    const CompactGroup from(group, shape.n_supers);
+    if (!from.compact) {
+        memcpy(codes, from.supers + 1024 * first_block, static_cast<size_t>(1024 * n_blocks));
+        return;
+    }
+    for (int64_t b = 0; b < n_blocks; b++) plain_super<V>(from, first_block + b, codes + 1024 * b);
+}
+
+template <class V, class Single = V>
+void fill_compact_kernels(CompactKernels& kernels) {
+    kernels.group = group_kernel<V, Single, CompactFloatGroup, FloatBF16>;
+    kernels.gemm = {Operands::kF32, kFloatSliceBlocks, 0, unpack_compact_floats<V>,
+                    multiply_floats<V>};
+}
+
+}  // namespace
+}  // namespace ridge::cpu
