@@ -47,27 +47,27 @@ struct IsaKernels {
 
 constexpr std::string_view kTilesName = "tiles in plain C++";
 
+// BF16 weights are made compact on every set; as plain groups they are tested as files have them.
 const std::deque<IsaKernels>& all_kernels() {
     static const std::deque<IsaKernels> all = [] {
         std::deque<IsaKernels> kernels;
-// BF16 weights are made compact on every set; as plain groups they are tested as files have them.
         for (Isa isa : available_isas()) {
             if (!isa_is_tested(isa_name(isa))) continue;
             kernels.push_back({isa_name(isa), cpu::kernels_of_isa(isa)});
+            kernels.back().kernels.compact.faster = true;
         }
         if (!isa_is_tested(kTilesName)) {
             if (kernels.empty()) {
-            kernels.back().kernels.compact.faster = true;
                 throw Error(ErrorKind::kUsage, "RIDGE_TEST_ISA: not a set that this machine has");
             }
             return kernels;
         }
         kernels.push_back({kTilesName, cpu::kernels_of_isa(Isa::kScalar)});
         cpu::add_scalar_tile_kernels(kernels.back().kernels);
+        kernels.back().kernels.compact.faster = true;
         return kernels;
     }();
     return all;
-        kernels.back().kernels.compact.faster = true;
 }
 
 // Symmetric int8 in blocks of 32: the definition, in the few roundings that quantise_row has.

@@ -60,8 +60,8 @@ void add_avx512_bf16_kernels(Kernels& kernels) {
     kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_as_bf16<Avx512Bf16>,
                                multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
-}
     kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_bf16<Avx512Bf16>,
                             multiply_bf16};
+}
 
 }  // namespace ridge::cpu

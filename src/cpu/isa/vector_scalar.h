@@ -147,29 +147,6 @@ struct Scalar {
             w[1].lane[i] = float_of_bits(v.lane[i] & 0xffff0000u);
         }
     }
-    static Float load_u8(const uint8_t* p) {
-        return each_byte(p, [](uint8_t b) { return static_cast<float>(b); });
-    }
-    static Float load_i8(const uint8_t* p) {
-        return each_byte(p, [](uint8_t b) { return static_cast<float>(static_cast<int8_t>(b)); });
-    }
-    static Float load_low_nibbles(const uint8_t* p) {
-        return each_byte(p, [](uint8_t b) { return static_cast<float>(b & 15); });
-    }
-    static Float load_high_nibbles(const uint8_t* p) {
-        return each_byte(p, [](uint8_t b) { return static_cast<float>(b >> 4); });
-    }
-
-    static Float splat(float x) { return broadcast(&x); }
-    static Float splat_f16(const uint8_t* p) { return splat(float_of_f16(half(p, 0))); }
-    static Float sub(Float a, Float b) {
-        for (int i = 0; i < kRows; i++) a.lane[i] -= b.lane[i];
-        return a;
-    }
-    static Float max(Float a, Float b) {  // of NaN: b
-        for (int i = 0; i < kRows; i++) b.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
-        return b;
-    }
     // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
     struct Table {
         uint8_t entry[16];
@@ -194,6 +171,29 @@ struct Scalar {
         memcpy(from[1], &high, sizeof from[1]);
         for (int i = 0; i < 8 * kRows; i++) bytes[i] = from[i % 2][i / 2];
         memcpy(out, bytes, sizeof bytes);
+    }
+    static Float load_u8(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b); });
+    }
+    static Float load_i8(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(static_cast<int8_t>(b)); });
+    }
+    static Float load_low_nibbles(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b & 15); });
+    }
+    static Float load_high_nibbles(const uint8_t* p) {
+        return each_byte(p, [](uint8_t b) { return static_cast<float>(b >> 4); });
+    }
+
+    static Float splat(float x) { return broadcast(&x); }
+    static Float splat_f16(const uint8_t* p) { return splat(float_of_f16(half(p, 0))); }
+    static Float sub(Float a, Float b) {
+        for (int i = 0; i < kRows; i++) a.lane[i] -= b.lane[i];
+        return a;
+    }
+    static Float max(Float a, Float b) {  // of NaN: b
+        for (int i = 0; i < kRows; i++) b.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+        return b;
     }
     static float reduce_max(Float v) {
         const float a = v.lane[0] > v.lane[2] ? v.lane[0] : v.lane[2];
