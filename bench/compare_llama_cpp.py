@@ -119,18 +119,21 @@ class Test:
         peer = [r["samples_ts"][0] for r in self.peer]
         walls = [r["read_wall_gbps"] for r in self.ridge]
         n_bytes = first["bytes_per_token"]
+        n_read = first.get("read_bytes_per_token", n_bytes)  # as Ridge has packed them
         wall = statistics.median(walls)
 
-        def share(rates):  # each sample against the wall that was measured around Ridge's of the same round
+        # Each sample against the wall that was measured around Ridge's of the same round.
+        def share(rates, n_bytes):
             return statistics.median(r * n_bytes * 1e-9 / w for r, w in zip(rates, walls)) if n_bytes else None
         return {
             "model": self.model.name, "model_size": first["model_size"], "n_prompt": self.key[0],
             "n_gen": self.key[1], "n_depth": self.key[2], "ratio": statistics.median(ridge) / statistics.median(peer),
-            "bytes_per_token": n_bytes, "read_wall_gbps": wall, "read_wall_samples_gbps": walls,
+            "bytes_per_token": n_bytes, "read_bytes_per_token": n_read, "read_wall_gbps": wall,
+            "read_wall_samples_gbps": walls,
             "load_average": self.loads,
-            "ridge": {"median_ts": statistics.median(ridge), "samples_ts": ridge, "share_of_wall": share(ridge),
+            "ridge": {"median_ts": statistics.median(ridge), "samples_ts": ridge, "share_of_wall": share(ridge, n_read),
                       "build_commit": first["build_commit"], "isa": first["isa"], "checkpoint": first["checkpoint"]},
-            "peer": {"median_ts": statistics.median(peer), "samples_ts": peer, "share_of_wall": share(peer),
+            "peer": {"median_ts": statistics.median(peer), "samples_ts": peer, "share_of_wall": share(peer, n_bytes),
                      "build": self.way[0], "flash_attn": self.way[1], "pilot_ts": self.reached},
         }
 

@@ -64,6 +64,15 @@ std::string model_type(const ModelInfo& model) {
                        model.format);
 }
 
+double bytes_with_kv(int64_t weight_bytes, const ModelInfo& model, const BenchTest& test) {
+    if (test.n_prompt > 0 || test.n_gen == 0) return 0;
+    // Step i of n_gen attends to n_depth + i + 1 positions.
+    double n_positions =
+        static_cast<double>(test.n_depth) + 0.5 * static_cast<double>(test.n_gen + 1);
+    return static_cast<double>(weight_bytes) / test.n_parallel +
+           static_cast<double>(model.kv_bytes_per_position) * n_positions;
+}
+
 double read_wall(const BenchResult& result) {
     return spread_of(result.read_walls_gbps).median;
 }
@@ -71,7 +80,7 @@ double read_wall(const BenchResult& result) {
 // The median over the samples of each one's rate as a share of what the read wall around it allows:
 // on a shared machine the wall itself moves, from one second to the next.
 double share_of_wall(const BenchResult& result) {
-    const double bytes = bytes_per_token(result.model, result.test);
+    const double bytes = read_bytes_per_token(result.model, result.test);
     const std::vector<double> rates = tokens_per_second(result);
     std::vector<double> shares;
     for (size_t i = 0; i < rates.size(); i++) {
@@ -120,6 +129,8 @@ Json fields_of(const BenchResult& result) {
     json["median_ts"] = ts.median;
     json["read_wall_gbps"] = read_wall(result);
     json["bytes_per_token"] = bytes > 0 ? Json(std::llround(bytes)) : Json();
+    json["read_bytes_per_token"] =
+        bytes > 0 ? Json(std::llround(read_bytes_per_token(model, test))) : Json();
     json["share_of_wall"] = bytes > 0 ? Json(share_of_wall(result)) : Json();
     json["read_walls_gbps"] = result.read_walls_gbps;
     json["samples_ns"] = result.samples_ns;
@@ -184,12 +195,11 @@ Spread spread_of(std::span<const double> samples) {
 }
 
 double bytes_per_token(const ModelInfo& model, const BenchTest& test) {
-    if (test.n_prompt > 0 || test.n_gen == 0) return 0;
-    // Step i of n_gen attends to n_depth + i + 1 positions.
-    double n_positions =
-        static_cast<double>(test.n_depth) + 0.5 * static_cast<double>(test.n_gen + 1);
-    return static_cast<double>(model.weight_bytes_per_token) / test.n_parallel +
-           static_cast<double>(model.kv_bytes_per_position) * n_positions;
+    return bytes_with_kv(model.weight_bytes_per_token, model, test);
+}
+
+double read_bytes_per_token(const ModelInfo& model, const BenchTest& test) {
+    return bytes_with_kv(model.memory_bytes_per_token, model, test);
 }
 
 void BenchReport::add_row(const BenchResult& result) {
@@ -201,6 +211,7 @@ void BenchReport::add_row(const BenchResult& result) {
     Spread ts = spread_of(tokens_per_second(result));
     std::string wall;
     if (bytes_per_token(result.model, result.test) > 0) {
+        has_wall_ = true;
         wall =
             fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result), read_wall(result));
     }
@@ -238,6 +249,11 @@ void BenchReport::finish() {
     if (format_ == BenchFormat::kJson) output_.write(begun_ ? "\n]\n" : "[]\n");
     if (!begun_ && format_ != BenchFormat::kJson) return;
     if (format_ == BenchFormat::kMarkdown) {
+        if (has_wall_) {
+            output_.write(
+                "\nOf the read wall: what a token reads, packed as it lies in memory, against what "
+                "these threads read in that time.\n");
+        }
         output_.write(fmt::format(
             "\n{}, {} cores, {}; ridge {}{}\n", printable(cpu_name()), default_n_threads(),
             printable(os_name()), build_info().version,

@@ -38,10 +38,11 @@ struct Spread {
 };
 Spread spread_of(std::span<const double> samples);  // of at least one
 
-// Bytes that a decode step reads for each of its tokens: the weights once for all sequences, and
+// Bytes that a decode step needs for each of its tokens: the weights once for all sequences, and
 // the keys and values of each at the average position. 0 for a test with a prompt, which memory
 // does not bound.
-double bytes_per_token(const ModelInfo& model, const BenchTest& test);
+double bytes_per_token(const ModelInfo& model, const BenchTest& test);  // of the file's weights
+double read_bytes_per_token(const ModelInfo& model, const BenchTest& test);  // as they are packed
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 
@@ -60,6 +61,7 @@ class BenchReport {
     Output& output_;
     BenchFormat format_;
     bool begun_ = false;
+    bool has_wall_ = false;  // in a row that was written
 };
 
 }  // namespace ridge

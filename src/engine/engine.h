@@ -60,7 +60,8 @@ struct ModelInfo {
     uint64_t file_bytes = 0;
     int64_t n_parameters = 0;
     int64_t weight_bytes = 0;            // of all weights
-    int64_t weight_bytes_per_token = 0;  // read by one decode step
+    int64_t weight_bytes_per_token = 0;  // of them one decode step needs
+    int64_t memory_bytes_per_token = 0;  // the same as they lie in memory: what it reads
     int64_t kv_bytes_per_position = 0;
     int64_t n_ctx = 0, n_ctx_train = 0;
     int n_threads = 0;

@@ -155,6 +155,7 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
     info.n_parameters = n_parameters(config, model.weights);
     info.weight_bytes = total_weight_bytes(config, model.weights);
     info.weight_bytes_per_token = decode_weight_bytes(config, model.weights);
+    info.memory_bytes_per_token = decode_memory_bytes(config, model.weights);
     info.kv_bytes_per_position = kv_bytes_per_position(config, kv.k_dtype, kv.v_dtype);
     info.n_ctx = kv.n_slots, info.n_ctx_train = config.n_ctx_train;
     info.n_threads = backend.caps().n_threads;
@@ -286,7 +287,7 @@ double Engine::bound_tok_s(int64_t n_positions) {
     double gbps = impl_->backend->measure_read_gbps(impl_->model);
     const ModelInfo& info = impl_->info;
     auto bytes =
-        static_cast<double>(info.weight_bytes_per_token + info.kv_bytes_per_position * n_positions);
+        static_cast<double>(info.memory_bytes_per_token + info.kv_bytes_per_position * n_positions);
     return gbps * 1e9 / bytes;
 }
 

@@ -1,5 +1,7 @@
 #include "model/cost.h"
 
+#include "format/packing.h"
+
 namespace ridge {
 namespace {
 
@@ -10,6 +12,11 @@ int64_t sum_over(const Config& config, const Weights& weights, Count count) {
     return n;
 }
 
+// The embedding counts with one row, where it is not the LM head too.
+int64_t of_a_step(const Config& config, int64_t total, int64_t embedding) {
+    return config.tied_head ? total : total - embedding + embedding / config.n_vocab;
+}
+
 }  // namespace
 
 int64_t total_weight_bytes(const Config& config, const Weights& weights) {
@@ -17,10 +24,12 @@ int64_t total_weight_bytes(const Config& config, const Weights& weights) {
 }
 
 int64_t decode_weight_bytes(const Config& config, const Weights& weights) {
-    int64_t n = total_weight_bytes(config, weights);
-    if (config.tied_head) return n;
-    int64_t embedding = weights.embedding.n_bytes();
-    return n - embedding + embedding / config.n_vocab;
+    return of_a_step(config, total_weight_bytes(config, weights), weights.embedding.n_bytes());
+}
+
+int64_t decode_memory_bytes(const Config& config, const Weights& weights) {
+    return of_a_step(config, sum_over(config, weights, bytes_in_memory),
+                     bytes_in_memory(weights.embedding));
 }
 
 int64_t n_parameters(const Config& config, const Weights& weights) {

@@ -41,11 +41,13 @@ TEST(BenchReport, tokens_of_all_sequences_count) {
 TEST(BenchReport, bytes_of_a_token_are_its_share_of_the_weights_and_its_own_positions) {
     ModelInfo model;
     model.weight_bytes_per_token = 1'000'000;
+    model.memory_bytes_per_token = 760'000;
     model.kv_bytes_per_position = 100;
     // Three steps at 10, 11 and 12 positions before them attend to 11, 12 and 13.
     EXPECT_EQ(bytes_per_token(model, {0, 3, 10, 1}), 1'000'000 + 12 * 100);
     EXPECT_EQ(bytes_per_token(model, {0, 3, 10, 4}), 250'000 + 12 * 100);
     EXPECT_EQ(bytes_per_token(model, {0, 1, 0, 1}), 1'000'000 + 100);
+    EXPECT_EQ(read_bytes_per_token(model, {0, 3, 10, 4}), 190'000 + 12 * 100);
     EXPECT_EQ(bytes_per_token(model, {5, 3, 10, 1}), 0) << "a prompt is bound by arithmetic";
     EXPECT_EQ(bytes_per_token(model, {5, 0, 10, 1}), 0);
 }
