@@ -171,12 +171,23 @@ void put_scales(const BlockQ4_1& b, int part, int r, uint8_t* scales) {
 void put_scales(const BlockQ5_1& b, int part, int r, uint8_t* scales) {
     put_min_scales(b.d, b.m, part, r, scales);
 }
+// Number n of 16 of row r, to vectors of zeros.
+void put_six_bits(int number, int n, int r, uint8_t* vectors) {
+    const int v = n / 4, at = 16 * (n % 4) + r;
+    vectors[64 * (v / 2) + at] |= static_cast<uint8_t>((number & 15) << 4 * (v % 2));
+    vectors[128 + at] |= static_cast<uint8_t>(number >> 4 << 2 * v);
+}
+int get_six_bits(const uint8_t* vectors, int n, int r) {
+    const int v = n / 4, at = 16 * (n % 4) + r;
+    return (vectors[64 * (v / 2) + at] >> 4 * (v % 2) & 15) | (vectors[128 + at] >> 2 * v & 3) << 4;
+}
 template <class Block>
 void put_k_scales(const Block& b, int r, uint8_t* scales) {
     put_u16(scales, r, b.d), put_u16(scales, 16 + r, b.dmin);
     for (int k = 0; k < 8; k++) {
         const ScaleMin small = k_scale_min(b.scales, k);
-        scales[64 + 16 * k + r] = small.scale, scales[192 + 16 * k + r] = small.min;
+        put_six_bits(small.scale, k, r, scales + 64);
+        put_six_bits(small.min, 8 + k, r, scales + 64);
     }
 }
 void put_scales(const BlockQ4_K& b, int, int r, uint8_t* scales) {
@@ -325,9 +336,10 @@ float small_min_element(const Place& p) {
 }
 template <int kBits>
 float k_element(const Place& p) {
-    const int at = 64 + 16 * p.block_in_super + p.row;
-    const float scale = get_f16(p.scales, p.row) * static_cast<float>(p.scales[at]);
-    const float min = get_f16(p.scales, 16 + p.row) * static_cast<float>(p.scales[at + 128]);
+    const int small_scale = get_six_bits(p.scales + 64, p.block_in_super, p.row),
+              small_min = get_six_bits(p.scales + 64, 8 + p.block_in_super, p.row);
+    const float scale = get_f16(p.scales, p.row) * static_cast<float>(small_scale);
+    const float min = get_f16(p.scales, 16 + p.row) * static_cast<float>(small_min);
     return scale * static_cast<float>(packed_code(p.block, kBits, p.row, p.k)) - min;
 }
 float q2_k_element(const Place& p) {

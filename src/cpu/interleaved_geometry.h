@@ -24,11 +24,13 @@ namespace ridge::cpu {
 // Scales, [..][16] with the row last:
 //     Q4_0 Q5_0 Q8_0 IQ4_NL   f16 d[2]
 //     Q4_1 Q5_1               f16 {d, m}[2]
-//     Q4_K Q5_K               f16 d, f16 dmin, u8 {scale[8]}, u8 {min[8]}
+//     Q4_K Q5_K               f16 d, f16 dmin, 6-bit numbers scale[8], min[8] (below)
 //     Q2_K                    f16 d, f16 dmin, u8 {scale | min << 4}[16]
 //     Q3_K Q6_K               f16 d, 32 bytes of zeros, i8 scale[16]
 //     IQ4_XS                  f16 d, 32 bytes of zeros, i8 scale[8]
 //     affine                  scales[128 / group_size], biases likewise, in the file's type
+// Numbers 4 v .. 4 v + 3 of 6 bits, of 16 rows, are a vector of 64 bytes: its low four bits lie in
+// vector v / 2, in low nibbles where v is even, its high two in the third vector, bits 2 v and up.
 // Floats have no scales: BF16 lies in pairs along k, 32 elements as [16 pairs][16 rows][2]; F16 and
 // F32 as [32][16 rows].
 struct Geometry {
@@ -52,8 +54,8 @@ constexpr Geometry kGeometryQ5_1{64, 128, kBits4 + kBits1, 0};
 constexpr Geometry kGeometryQ8_0{64, 64, kBits8, 128};
 constexpr Geometry kGeometryQ2_K{256, 320, kBits2, 0};
 constexpr Geometry kGeometryQ3_K{256, 320, kBits2 + kBits1, 4};
-constexpr Geometry kGeometryQ4_K{256, 320, kBits4, 0};
-constexpr Geometry kGeometryQ5_K{256, 320, kBits4 + kBits1, 0};
+constexpr Geometry kGeometryQ4_K{256, 256, kBits4, 0};
+constexpr Geometry kGeometryQ5_K{256, 256, kBits4 + kBits1, 0};
 constexpr Geometry kGeometryQ6_K{256, 320, kBits4 + kBits2, 32};
 constexpr Geometry kGeometryIQ4_NL{64, 64, kBits4, 128};
 constexpr Geometry kGeometryIQ4_XS{256, 192, kBits4, 128};
@@ -72,9 +74,9 @@ constexpr int kAffineSuper = 128;
 //              they are as those of BF16
 //
 // A super-block is four units of eight elements along k: 64 bytes of nibbles and two vectors of low
-// bytes. In each 16 bytes of such a vector there are, of four rows, pair 0 of the unit and then pair
-// 1; in the other vector pairs 2 and 3. Nibbles lie likewise, those of the first vector low: one
-// look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
+// bytes. In each 16 bytes of such a vector there are, of four rows, pair 0 of the unit and then
+// pair 1; in the other vector pairs 2 and 3. Nibbles lie likewise, those of the first vector low:
+// one look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
 constexpr int kCompactOffset = 16, kCompactFlag = 20, kCompactEnds = 24;  // in a group
 constexpr int kCompactUnitBytes = 192, kCompactUnits = 4;
 constexpr int kCompactSuperBytes = kCompactUnits * kCompactUnitBytes;

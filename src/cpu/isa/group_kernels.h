@@ -165,19 +165,35 @@ struct SmallMinScales {
     typename V::Float min(int b) const { return V::load_f16(p + 64 * b + 32); }
 };
 
-// f16 d, dmin; u8 scale[8], min[8]. The min is taken away.
+// f16 d, dmin; numbers of 6 bits, scale[8], min[8], widened to bytes here. The min is taken away.
 template <class V>
 struct KScales {
     static constexpr bool kHalves = false, kMins = true;
     typename V::Float d, negated_dmin;
-    const uint8_t* small;
+    int first_row;
+    alignas(64) uint8_t small[256];
     KScales(const uint8_t* scales, const PackedShape&, int first_row)
         : d(V::load_f16(scales + 2 * first_row)),
           negated_dmin(V::negate(V::load_f16(scales + 32 + 2 * first_row))),
-          small(scales + 64 + first_row) {}
-    typename V::Float scale(int b) const { return V::mul(d, V::load_u8(small + 16 * b)); }
+          first_row(first_row) {
+#pragma GCC unroll 4
+        for (int i = 64; i < 128; i += 4 * V::kRows) {
+            const typename V::Int low = V::load(scales + i), lower = V::load(scales + 64 + i);
+            const typename V::Int high = V::load(scales + 128 + i);
+            uint8_t* to = small + i - 64;
+            V::store_bytes(to, V::or_bits(V::and_bytes(low, 15), place_bits<V, 0, 4, 48>(high)));
+            V::store_bytes(to + 64,
+                           V::or_bits(place_bits<V, 4, 0, 15>(low), place_bits<V, 2, 4, 48>(high)));
+            V::store_bytes(to + 128, V::or_bits(V::and_bytes(lower, 15), V::and_bytes(high, 48)));
+            V::store_bytes(to + 192, V::or_bits(place_bits<V, 4, 0, 15>(lower),
+                                                place_bits<V, 6, 4, 48>(high)));
+        }
+    }
+    typename V::Float scale(int b) const {
+        return V::mul(d, V::load_u8(small + 16 * b + first_row));
+    }
     typename V::Float min(int b) const {
-        return V::mul(negated_dmin, V::load_u8(small + 128 + 16 * b));
+        return V::mul(negated_dmin, V::load_u8(small + 128 + 16 * b + first_row));
     }
 };
 
