@@ -96,12 +96,43 @@ using UnpackKernel = void (*)(const uint8_t* group, const PackedShape& shape, in
 // sums [n_rows, 32] f32. Each sum runs over k in order, whatever n_rows is.
 using PanelKernel = void (*)(const Panel& panel, const Activations& x, int64_t first_block,
                              int64_t n_blocks, int64_t n_rows, float* sums);
+
+// The same on tile registers. While a slice is multiplied the next one is unpacked, a piece of it
+// between any two products, and the one behind that is fetched from memory.
+struct TileSlice {
+    // To be unpacked, from each group to `codes`; n_blocks 0: none.
+    const uint8_t* groups[kPanelGroups];
+    PackedShape shape;
+    int64_t first_block, n_blocks;
+    uint8_t* codes[kPanelGroups];
+    // To be fetched: so many lines of 64 bytes of each group.
+    const uint8_t* ahead[kPanelGroups];
+    int64_t n_lines;
+};
+// Sums of strips of 32 input rows: four tiles [16 rows][16] each, rows 0 to 15 with both groups and
+// then rows 16 to 31. The sums of a call's last strip stay in the registers until the next call.
+constexpr int64_t kTileFloats = 256, kTileStripFloats = 5 * kTileFloats;
+struct TileSums {
+    float* sums;   // of the panel: [n_rows / 32][kTileStripFloats]
+    bool are_new;  // they start from zero, with the panel's first slice
+    float* held;   // where the sums in the registers belong; null: nowhere
+};
+// Of the format that is unpacked: what is multiplied is bf16 in any case.
+using TileKernel = void (*)(const Panel& panel, const Activations& x, int64_t first_block,
+                            int64_t n_blocks, int64_t n_rows, TileSums& sums,
+                            const TileSlice& next);
+struct TileControl {
+    void (*begin)();              // on each thread, before the first call of a TileKernel
+    void (*end)(TileSums& sums);  // after the last: stores what is held
+};
+
 struct GemmKernel {
     Operands operands;
-    int slice_blocks;      // blocks of 32 along k in a slice: a multiple of 8
-    int scales_per_block;  // kInt8: 1, or 2 where half blocks have their own
-    UnpackKernel unpack;   // null: the packed group is already what `multiply` reads
-    PanelKernel multiply;
+    int slice_blocks;       // blocks of 32 along k in a slice: a multiple of 8
+    int scales_per_block;   // kInt8: 1, or 2 where half blocks have their own
+    UnpackKernel unpack;    // null: the packed group is already what is multiplied
+    PanelKernel multiply;   // null: on tiles
+    TileKernel tiles = {};  // null: by `multiply`
 };
 
 // Compact BF16 groups (interleaved_geometry.h), beside the plain ones.
@@ -130,6 +161,7 @@ struct Kernels {
     GroupKernel group[kNumWeightFormats];
     GemmKernel gemm[kNumWeightFormats];
     CompactKernels compact;
+    TileControl tiles;
     // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded, into its row of tiles:
     // element k at out[k / 32 * kTileElements + k % 32]
     void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, uint16_t* out);

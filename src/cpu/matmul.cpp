@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/check.h"
 #include "cpu/compact.h"
+#include "cpu/tile_panels.h"
 
 namespace ridge::cpu {
 namespace {
 
 constexpr int64_t kGrainBytes = 32768;  // of weights: what threads claim at the least
+// How many times a thread takes panels at the least, since one may be slower than another.
+constexpr int64_t kTakesOfThread = 4;
+constexpr int64_t kMaxSideBySide = 2, kMaxPieces = 8;  // that a thread takes at a time
 
 int64_t bytes_per_block(Operands operands) {  // of 32 elements of a group, unpacked
     switch (operands) {
@@ -77,11 +82,32 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
                                           gemm.slice_blocks * gemm.scales_per_block * kGroupRows);
     }
     if (input == Input::kNormed) input_.want_norm();
-    if (packed_bytes_ > 0) packed_ = s.scratch(s.pool.size(), kPanelGroups * packed_bytes_ / 4);
-    if (!panels_) return;
-    // The unpacked slice of a panel, and the sums of all rows with one panel or two.
-    rooms_ = s.scratch(s.pool.size(), kPanelGroups * (code_floats_ + 2 * scale_floats_) +
-                                          2 * padded_rows() * kPanelRows);
+    const int64_t packed_rooms = panels_ ? kMaxSideBySide * kPanelGroups : kMaxSideBySide;
+    if (packed_bytes_ > 0) packed_ = s.scratch(s.pool.size(), packed_rooms * packed_bytes_ / 4);
+    if (panels_) plan_panels();
+}
+
+// How many panels a thread takes at a time, and room for it: the unpacked slice of a panel, and the
+// sums of all rows with each panel.
+void Matmul::plan_panels() {
+    int64_t n_panels = 0;
+    bool any_tiles = false, all_tiles = packed_bytes_ == 0;
+    for (int w = 0; w < weights_.n_weights; w++) {
+        const Tensor& weight = weights_.weights[static_cast<size_t>(w)]->weight;
+        n_panels += (weight.n_rows() + kPanelRows - 1) / kPanelRows;
+        const bool tiles = gemm_of(kernels_, weight).tiles != nullptr;
+        any_tiles = any_tiles || tiles, all_tiles = all_tiles && tiles;
+    }
+    slice_floats_ = kPanelGroups * (code_floats_ + 2 * scale_floats_);
+    int64_t sum_floats = kMaxSideBySide * padded_rows() * kPanelRows;
+    if (any_tiles) {
+        int64_t limit = 1;
+        if (all_tiles) limit = std::max<int64_t>(1, n_panels / (kTakesOfThread * s_.pool.size()));
+        pieces_at_once_ = tile_panels_at_once(n_rows_, limit);
+        slice_floats_ = std::max(slice_floats_, kTileRoomFloats);
+        sum_floats = tile_sum_floats(n_rows_, limit);
+    }
+    rooms_ = s_.scratch(s_.pool.size(), slice_floats_ + sum_floats);
 }
 
 // Packed codes of a group: where they lie, or packed now to a room of the worker's.
@@ -117,10 +143,10 @@ void Matmul::run_groups(const Piece* pieces, int n_pieces, int worker, Use use) 
     }
 }
 
-// A panel's slice along k is unpacked to what the unit multiplies, and multiplied with every row of
-// the input while it is in the first cache; the sums of all rows with the panel stay in the second.
-template <class Use>
-void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) {
+// One panel. A slice along k of it is unpacked to what the unit multiplies, and multiplied with
+// every row of the input while it is in the first cache; the sums of all rows with the panel stay
+// in the second. sums [n_rows, 32]
+void Matmul::multiply_panel(const Piece& piece, int worker, float* sums) const {
     float* at = rooms_.row<float>(worker);
     uint8_t* codes[kPanelGroups];
     float *scales[kPanelGroups], *mins[kPanelGroups];
@@ -129,35 +155,93 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
         scales[g] = at, at += scale_floats_;
         mins[g] = at, at += scale_floats_;
     }
-    float* sums[2] = {at, at + padded_rows() * kPanelRows};
-    for (int p = 0; p < n_pieces; p++) {
-        const Tensor& weight = pieces[p].linear->weight;
-        const GemmKernel& gemm = gemm_of(kernels_, weight);
-        const Geometry geometry = geometry_of(weight);
-        const PackedShape shape = packed_shape(weight);
-        const int64_t n_blocks = shape.n_supers * geometry.n_blocks();
-        // The second group of a last panel may not be there: the first stands in for it.
-        const uint8_t* groups[kPanelGroups];
+    const Tensor& weight = piece.linear->weight;
+    const GemmKernel& gemm = gemm_of(kernels_, weight);
+    const Geometry geometry = geometry_of(weight);
+    const PackedShape shape = packed_shape(weight);
+    const int64_t n_blocks = shape.n_supers * geometry.n_blocks();
+    const uint8_t* groups[kPanelGroups];
+    for (int g = 0; g < kPanelGroups; g++) groups[g] = panel_group(piece, g, worker, g);
+    std::fill(sums, sums + padded_rows() * kPanelRows, 0.0f);
+    for (int64_t first = 0; first < n_blocks; first += gemm.slice_blocks) {
+        const int64_t n = std::min<int64_t>(gemm.slice_blocks, n_blocks - first);
+        Panel panel{};
         for (int g = 0; g < kPanelGroups; g++) {
-            groups[g] =
-                group(weight, std::min(kPanelGroups * pieces[p].index + g, n_groups(weight) - 1),
-                      worker, g);
+            panel.codes[g] = groups[g] + first * geometry.code_bytes;
+            if (gemm.unpack == nullptr) continue;
+            gemm.unpack(groups[g], shape, first, n, codes[g], scales[g], mins[g]);
+            panel.codes[g] = codes[g], panel.scales[g] = scales[g], panel.mins[g] = mins[g];
         }
-        std::fill(sums[p], sums[p] + padded_rows() * kPanelRows, 0.0f);
-        for (int64_t first = 0; first < n_blocks; first += gemm.slice_blocks) {
-            const int64_t n = std::min<int64_t>(gemm.slice_blocks, n_blocks - first);
-            Panel panel{};
-            for (int g = 0; g < kPanelGroups; g++) {
-                panel.codes[g] = groups[g] + first * geometry.code_bytes;
-                if (gemm.unpack == nullptr) continue;
-                gemm.unpack(groups[g], shape, first, n, codes[g], scales[g], mins[g]);
-                panel.codes[g] = codes[g], panel.scales[g] = scales[g], panel.mins[g] = mins[g];
-            }
-            gemm.multiply(panel, input_.activations(), first, n, n_rows_, sums[p]);
+        gemm.multiply(panel, input_.activations(), first, n, n_rows_, sums);
+    }
+}
+
+// All of the pieces whose kernels are of tiles; `sums` has the place of each piece's.
+void Matmul::multiply_tiles(std::span<const Piece> pieces, int worker, float* const* sums) const {
+    TilePanel panels[kMaxPieces];
+    size_t n = 0;
+    int room = 0;
+    for (size_t p = 0; p < pieces.size(); p++) {
+        const Tensor& weight = pieces[p].linear->weight;
+        TilePanel& panel = panels[n];
+        panel = {};
+        panel.gemm = &gemm_of(kernels_, weight);
+        if (panel.gemm->tiles == nullptr) continue;
+        n++;
+        const Geometry geometry = geometry_of(weight);
+        panel.shape = packed_shape(weight);
+        panel.super_bytes = geometry.super_bytes(), panel.super_blocks = geometry.n_blocks();
+        panel.n_blocks = panel.shape.n_supers * geometry.n_blocks();
+        panel.sums = sums[p];
+        for (int g = 0; g < kPanelGroups; g++) {
+            panel.groups[g] = panel.supers[g] = panel_group(pieces[p], g, worker, room++);
+            if (!is_compact(weight)) continue;
+            uint32_t offset;
+            memcpy(&offset, panel.groups[g] + kCompactOffset, sizeof offset);
+            panel.supers[g] += offset, panel.super_bytes = kCompactSuperBytes;
         }
     }
+    if (n == 0) return;
+    multiply_tile_panels(kernels_, {panels, n}, input_.activations(), n_rows_,
+                         rooms_.row<float>(worker));
+}
+
+// The second group of a last panel may not be there: the first stands in for it.
+const uint8_t* Matmul::panel_group(const Piece& piece, int g, int worker, int room) const {
+    const Tensor& weight = piece.linear->weight;
+    return group(weight, std::min(kPanelGroups * piece.index + g, n_groups(weight) - 1), worker,
+                 room);
+}
+
+// Panels, or pairs of panels side by side, with all rows.
+template <class Use>
+void Matmul::run_panels(std::span<const Piece> pieces, int n_side_by_side, int worker, Use use) {
+    const bool tiles = std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+        return gemm_of(kernels_, piece.linear->weight).tiles != nullptr;
+    });
+    const int64_t sum_floats = padded_rows() / kPaddedRows *
+                               (tiles ? kTileStripFloats : int64_t{kPaddedRows * kPanelRows});
+    float* sums[kMaxPieces];
+    for (size_t p = 0; p < pieces.size(); p++) {
+        sums[p] = rooms_.row<float>(worker) + slice_floats_ + static_cast<int64_t>(p) * sum_floats;
+        if (gemm_of(kernels_, pieces[p].linear->weight).tiles == nullptr) {
+            multiply_panel(pieces[p], worker, sums[p]);
+        }
+    }
+    if (tiles) multiply_tiles(pieces, worker, sums);
+    const auto side = static_cast<size_t>(n_side_by_side);
     for (int64_t r = 0; r < n_rows_; r++) {
-        use(pieces, r, sums[0] + r * kPanelRows, sums[1] + r * kPanelRows);
+        for (size_t p = 0; p < pieces.size(); p += side) {
+            alignas(64) float rows[kMaxSideBySide][kPanelRows];
+            const float* products[kMaxSideBySide] = {};
+            for (size_t i = 0; i < side; i++) {
+                products[i] = sums[p + i] + r * kPanelRows;
+                if (gemm_of(kernels_, pieces[p + i].linear->weight).tiles == nullptr) continue;
+                tile_row(sums[p + i], r, rows[i]);
+                products[i] = rows[i];
+            }
+            use(&pieces[p], r, products[0], products[1]);
+        }
     }
 }
 
@@ -166,35 +250,40 @@ void Matmul::run_panels(const Piece* pieces, int n_pieces, int worker, Use use) 
 template <class Use>
 void Matmul::run(int n_side_by_side, Use use) {
     const int rows_in_piece = panels_ ? kPanelRows : kGroupRows;
+    const int64_t at_once = std::max<int64_t>(1, pieces_at_once_ / n_side_by_side);
     const auto n_weights = static_cast<size_t>(n_side_by_side == 2 ? 1 : weights_.n_weights);
-    std::array<int64_t, 4> first_piece{}, first_column{};
+    std::array<int64_t, 4> first_take{}, first_column{};
     for (size_t w = 0; w < n_weights; w++) {
-        const int64_t n = weights_.weights[w]->weight.n_rows();
-        first_piece[w + 1] = first_piece[w] + (n + rows_in_piece - 1) / rows_in_piece;
+        const int64_t n = weights_.weights[w]->weight.n_rows(), rows = rows_in_piece * at_once;
+        first_take[w + 1] = first_take[w] + (n + rows - 1) / rows;
         first_column[w + 1] = first_column[w] + n;
     }
     const int64_t grain =
         panels_ ? 1 : std::max<int64_t>(1, kGrainBytes / group_bytes(weights_.weights[0]->weight));
-    s_.pool.parallel_for(
-        first_piece[n_weights], grain, [&](int64_t begin, int64_t end, int worker) {
-            for (int64_t i = begin; i < end; i++) {
-                size_t w = 0;
-                while (i >= first_piece[w + 1]) w++;
-                const int64_t index = i - first_piece[w], row = index * rows_in_piece;
-                Piece pieces[2];
+    s_.pool.parallel_for(first_take[n_weights], grain, [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t i = begin; i < end; i++) {
+            size_t w = 0;
+            while (i >= first_take[w + 1]) w++;
+            Piece pieces[kMaxPieces];
+            size_t n_pieces = 0;
+            const int64_t first = (i - first_take[w]) * at_once;
+            for (int64_t index = first; index < first + at_once; index++) {
+                const int64_t row = index * rows_in_piece;
                 for (size_t p = 0; p < static_cast<size_t>(n_side_by_side); p++) {
                     const Linear* linear = weights_.weights[w + p];
                     const int64_t n =
                         std::min<int64_t>(rows_in_piece, linear->weight.n_rows() - row);
-                    pieces[p] = {linear, index, row, n, first_column[w] + row};
-                }
-                if (panels_) {
-                    run_panels(pieces, n_side_by_side, worker, use);
-                } else {
-                    run_groups(pieces, n_side_by_side, worker, use);
+                    if (n <= 0) break;
+                    pieces[n_pieces++] = {linear, index, row, n, first_column[w] + row};
                 }
             }
-        });
+            if (panels_) {
+                run_panels({pieces, n_pieces}, n_side_by_side, worker, use);
+            } else {
+                run_groups(pieces, n_side_by_side, worker, use);
+            }
+        }
+    });
 }
 
 void Matmul::store(Rows out) {

@@ -43,6 +43,7 @@ class Matmul {
     void store_swiglu(Rows out);
 
   private:
+    struct Piece;
     template <class Use>
     void run(int n_side_by_side, Use use);
     int64_t padded_rows() const { return (n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows; }
@@ -54,13 +55,17 @@ class Matmul {
     int64_t n_rows_;
     MatmulInput input_;
     Rows packed_, rooms_;  // [n_threads, ...] rooms of one thread each
-    int64_t packed_bytes_ = 0, code_floats_ = 0, scale_floats_ = 0;
+    int64_t packed_bytes_ = 0, code_floats_ = 0, scale_floats_ = 0, slice_floats_ = 0;
+    int64_t pieces_at_once_ = 1;  // of prompts: what a thread takes at a time
 
-    struct Piece;
     template <class Use>
     void run_groups(const Piece* pieces, int n, int worker, Use use);
     template <class Use>
-    void run_panels(const Piece* pieces, int n, int worker, Use use);
+    void run_panels(std::span<const Piece> pieces, int n_side_by_side, int worker, Use use);
+    void plan_panels();
+    void multiply_panel(const Piece& piece, int worker, float* sums) const;
+    void multiply_tiles(std::span<const Piece> pieces, int worker, float* const* sums) const;
+    const uint8_t* panel_group(const Piece& piece, int g, int worker, int room) const;
     const uint8_t* group(const Tensor& weight, int64_t group, int worker, int room) const;
 };
 

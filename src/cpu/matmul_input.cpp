@@ -14,6 +14,9 @@ constexpr int64_t kRowGrain = 4096;       // elements of whole rows: not worth w
 // Rows of codes lie an odd number of cache lines apart: at a distance of a power of two, the slices
 // of many rows would fight for the same places of a cache.
 constexpr int64_t kCodePadding = 64;
+// Strips of bf16 tiles likewise: parts of 8 KiB and more of all of them are in the second cache at
+// once, which has places for a few at each multiple of 128 KiB.
+constexpr int64_t kHalfPadding = 4096;
 
 }  // namespace
 
@@ -40,7 +43,7 @@ void MatmulInput::want(Operands operands) {
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
             halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
-                                 16 * n_padded_, DType::kBF16);
+                                 16 * n_padded_ + kHalfPadding, DType::kBF16);
             break;
     }
 }

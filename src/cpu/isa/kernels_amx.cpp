@@ -5,8 +5,7 @@
 namespace ridge::cpu {
 
 void add_amx_kernels(Kernels& kernels) {
-    fill_tile_gemm_kernels<AmxTiles, Avx512Bf16>(kernels.gemm);
-    kernels.compact.gemm = compact_tile_gemm<AmxTiles, Avx512Bf16>();
+    fill_tile_gemm_kernels<AmxTiles, Avx512Bf16>(kernels);
 }
 
 }  // namespace ridge::cpu

@@ -5,8 +5,7 @@
 namespace ridge::cpu {
 
 void add_scalar_tile_kernels(Kernels& kernels) {
-    fill_tile_gemm_kernels<ScalarTiles, Scalar>(kernels.gemm);
-    kernels.compact.gemm = compact_tile_gemm<ScalarTiles, Scalar>();
+    fill_tile_gemm_kernels<ScalarTiles, Scalar>(kernels);
 }
 
 }  // namespace ridge::cpu

@@ -36,6 +36,10 @@ struct AmxTiles {
     static void store(void* to, int64_t stride) {
         asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
     }
+    template <int t>
+    static void zero() {
+        asm volatile("tilezero %%tmm%c0" ::"i"(t));
+    }
     // c += a b, pairs of bf16 along k
     template <int c, int a, int b>
     static void dot_bf16() {

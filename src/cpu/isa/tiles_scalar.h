@@ -23,6 +23,10 @@ struct ScalarTiles {
             memcpy(static_cast<uint8_t*>(to) + row * stride, tile(t) + 64 * row, 64);
         }
     }
+    template <int t>
+    static void zero() {
+        memset(tile(t), 0, kBytes);
+    }
     template <int c, int a, int b>
     static void dot_bf16() {
         for (int row = 0; row < 16; row++) {
