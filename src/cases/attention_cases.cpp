@@ -86,6 +86,9 @@ void add_shapes(std::vector<Case>& cases) {
             cases.push_back(finish_case(attention({sequence(193, 65)}, 1, 2, 64, types, paged)));
         }
     }
+    Case exact = attention({sequence(193, 65)}, 2, 3, 96, kCacheTypes[0], true);
+    exact.exact = true;
+    cases.push_back(finish_case(exact));
     // Whole prompts from position 0.
     for (int32_t n : {2, 8, 65}) {
         cases.push_back(

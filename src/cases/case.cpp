@@ -42,6 +42,7 @@ std::string sequences_name(const Case& c) {
         fmt::format("heads {}/{} of {}, {} {} {}", c.n_heads, c.n_kv_heads, c.d_head,
                     dtype_name(c.k_dtype), dtype_name(c.v_dtype), c.paged ? "paged" : "contiguous");
     if (c.masked) name += " masked";
+    if (c.exact) name += " exact";
     for (const CaseSequence& s : c.sequences) {
         name += fmt::format(", {}{} of {}", s.row_class == RowClass::kDecode ? "d" : "p", s.n_rows,
                             s.n_ctx);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "cases/random.h"
@@ -55,6 +56,12 @@ void fill_row(Fill fill, float scale, Random random, int64_t n, float* out) {
         const float values[] = {scale, -scale, 0.0f, -0.0f};
         for (int64_t i = 0; i < std::min<int64_t>(n, 64); i++) out[i] = values[i % 4];
     }
+}
+
+// In turn positive, a NaN, and negative.
+void fill_infinite(int64_t n, float* out) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < n; i++) out[i] = static_cast<float>(1 - i % 3) * kInfinity;
 }
 
 }  // namespace
@@ -145,7 +152,7 @@ void CaseRun::make_sequences() {
 // K and V, poison but for what attention's sequences hold. kv_append finds all of it poisoned.
 void CaseRun::make_cache(Block::Role role) {
     kv_.k_dtype = c_.k_dtype, kv_.v_dtype = c_.v_dtype;
-    kv_.n_kv_heads = c_.n_kv_heads, kv_.d_head = c_.d_head;
+    kv_.n_kv_heads = c_.n_kv_heads, kv_.d_head = c_.d_head, kv_.exact = c_.exact;
     auto add = [&](std::string_view name, DType dtype) {
         Block& block = blocks_.emplace_back();
         block.name = name;
@@ -168,6 +175,10 @@ void CaseRun::make_cache(Block::Role role) {
                 fill_row(Fill::kNormal, stream == kKStream ? c_.scale : 1.0f,
                          Random(seed_, position_stream(stream, s, p)),
                          static_cast<int64_t>(row.size()), row.data());
+                if (p == c_.infinite_position) {
+                    const auto n = static_cast<int64_t>(row.size());
+                    fill_infinite(stream == kKStream ? c_.d_head : n, row.data());
+                }
                 for (int64_t h = 0; h < c_.n_kv_heads; h++) {
                     store_row(row.data() + h * c_.d_head, row_of(kv_, slot, h));
                 }

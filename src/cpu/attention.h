@@ -14,6 +14,10 @@ namespace ridge::cpu {
 bool append_fits(const Step& s, const Heads& k, const Heads& v, const KvLayer& kv);
 bool attention_fits(const Step& s, const Heads& q, const KvLayer& kv, const Heads& out);
 
+// Whether prompt rows multiply pairs of bf16, to which q, K, V and weights are rounded: where the
+// machine has a unit for it, and nobody asked for float32.
+bool rounds_to_bf16(const Kernels& kernels, const KvLayer& kv);
+
 // One row into the cache: k, v [n_kv_heads, d_head] f32, rounded as the cache's types say.
 void append_row(const Kernels& kernels, const KvLayer& kv, int64_t slot, const float* k,
                 const float* v);

@@ -14,19 +14,50 @@ constexpr int kNumKvTypes = 4;        // in the order of DType: f32, f16, bf16, 
 constexpr int kBlockPositions = 256;  // decode: positions that share a maximum
 
 // A prompt's query rows against one tile: the rows of n_rows / group positions, group heads each.
-// n_rows is a multiple of kPromptTileRows; the rows of padding see nothing.
-constexpr int kPromptTileRows = 6;
+// Two units multiply them, float32 and bf16; `depth` is d_head rounded up to 32.
+//
+//             float32                   bf16, in pairs along what is summed over
+//   q         [n_rows, d_head]          [n_rows, depth], zeros behind d_head
+//   k         [d_head, 64]              [depth / 2][64][2], zeros behind d_head
+//   v         [64, d_head]              [32][d_head][2]
+//   weights   [kPromptRows, 64] room    [kPromptRows, 64] room
+//
+// What a row does not see contributes nothing, whatever it is.
+constexpr int kPromptRows = 64;  // that are multiplied at a time, at the most
+constexpr int kPromptSumLanes = 16;
+constexpr int kPromptDepth = 32;
 struct PromptTile {
-    const float* q;          // [n_rows, d_head], scaled so that exp2 of a score is its weight
-    const float* k;          // [d_head, 64] f32
-    const float* v;          // [64, d_head] f32, zeros where no row sees a position
+    const void *q, *k, *v;
+    // v is finite where some row does not see all positions that another sees: elements that are
+    // not are 0 there, and this is v with them. Else null.
+    const void* infinite_v;
     const int32_t* visible;  // [n_rows] how many of the tile's positions the row sees, 0 .. 64
-    float* weights;          // [n_rows, 64] room
-    float* highest;          // [n_rows] largest score so far
-    float* sum;              // [n_rows] of exp2(score - highest)
+    float* highest;          // [n_rows] an integer, at least the largest score so far
+    float* sum;              // [n_rows, 16] of exp2(score - highest), in lanes
     float* out;              // [n_rows, d_head] sum of exp2(score - highest) V
-    int64_t n_rows, d_head;
-    int n_positions;  // of the tile that are looked at: a multiple of 16, at least every visible
+    float* scores;           // [kPromptRows, 64] room
+    void* weights;
+    int64_t n_rows;  // a multiple of the unit's tile_rows; the rows of padding see nothing
+    int d_head;
+};
+
+// What multiplies prompts.
+struct PromptUnit {
+    int tile_rows;   // rows are there in multiples of this
+    int block_rows;  // that should meet a tile that was unpacked, about
+    int positions;   // of v beyond those that are seen are zeros up to a multiple of this
+    // Row `row` of q = x * scale, rounded as the unit's operands are. x [d_head]
+    void (*set_query)(const float* x, float scale, int d_head, int64_t row, void* q);
+    // One tile of the cache to the unit's operands: n_positions of it, and zeros in v up to the
+    // next multiple of `positions`; k may hold anything there.
+    void (*unpack_k[kNumKvTypes])(const uint8_t* k_tile, int d_head, int n_positions, void* k);
+    void (*unpack_v[kNumKvTypes])(const uint8_t* v_tile, int d_head, int n_positions, void* v);
+    // Whether n_positions of v hold anything but finite numbers: if so, finite is v with zeros in
+    // their place.
+    bool (*hide_infinite)(const void* v, int d_head, int n_positions, void* finite);
+    // Scores of the tile, weights, and their sum of values; what was summed before is brought to
+    // the new highest score.
+    void (*attend)(const PromptTile& tile);
 };
 
 struct AttentionKernels {
@@ -48,13 +79,8 @@ struct AttentionKernels {
     void (*merge_blocks)(const float* sums, int64_t sum_stride, const float* highest,
                          const float* total, int64_t n_blocks, int64_t d_head, float* out);
 
-    // One tile to float32. k_out [d_head, 64]: n_positions, a multiple of 16, of each d; v_out
-    // [64, d_head]: n_positions, and zeros up to the next multiple of 16.
-    void (*unpack_k[kNumKvTypes])(const uint8_t* k_tile, int d_head, int n_positions, float* k_out);
-    void (*unpack_v[kNumKvTypes])(const uint8_t* v_tile, int d_head, int n_positions, float* v_out);
-    // Scores of the tile, weights, and their sum of values, with what was summed before brought to
-    // the new highest score.
-    void (*prompt_tile)(const PromptTile& tile);
+    PromptUnit prompt_f32;
+    PromptUnit prompt_bf16;  // attend: null where the machine multiplies no bf16
 
     // x [d_head] f32 into one position of a tile, rounded as ref/host_kv.h says.
     void (*store_k[kNumKvTypes])(const float* x, int d_head, int position, uint8_t* k_tile);

@@ -10,8 +10,6 @@
 namespace ridge::cpu {
 namespace {
 
-constexpr int64_t kQueriesOfBlock = 60;  // query rows of all heads that meet a tile at once, about
-
 int64_t round_up(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
@@ -21,22 +19,28 @@ struct QueryBlock {
     int32_t span, first_row, n_rows;
 };
 
+const PromptUnit& unit_of(const Kernels& kernels, const KvLayer& kv) {
+    return rounds_to_bf16(kernels, kv) ? kernels.attention.prompt_bf16
+                                       : kernels.attention.prompt_f32;
+}
+
 class PrefillAttention {
   public:
     PrefillAttention(Step& s, Heads q, const KvLayer& kv, Heads out)
         : s_(s),
-          kernels_(kernels_of(s).attention),
+          unit_(unit_of(kernels_of(s), kv)),
           q_(q),
           kv_(kv),
           out_(out),
           d_(kv.d_head),
           group_(q.n_heads / kv.n_kv_heads),
-          rows_of_block_(std::max<int64_t>(1, kQueriesOfBlock / group_)),
-          max_queries_(round_up(rows_of_block_ * group_, kPromptTileRows)) {
+          depth_(round_up(d_, kPromptDepth)),
+          rows_of_block_(std::max<int64_t>(1, unit_.block_rows / group_)),
+          max_queries_(round_up(rows_of_block_ * group_, unit_.tile_rows)) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         blocks_ = s.scratch(q.rows.n_rows, 4);
-        room_ = s.scratch(s.pool.size(),
-                          2 * kTilePositions * d_ + max_queries_ * (2 * d_ + kTilePositions + 3));
+        Room room{};
+        room_ = s.scratch(s.pool.size(), cut_room(nullptr, room));
     }
 
     // Threads share the pairs of query block and K/V head, those that see most first.
@@ -78,95 +82,110 @@ class PrefillAttention {
         return s_.batch.positions[static_cast<size_t>(block.first_row + row)];
     }
 
-    // A thread's room, cut up.
+    // A thread's room, cut up: operands as large as they are in float32.
     struct Room {
-        float *k, *v, *q, *out, *weights, *highest, *sum;
+        float *k, *v, *finite_v, *q, *out, *scores, *weights, *highest, *sum;
         int32_t* visible;
     };
-    Room room_of(int worker) const {
-        Room room{};
-        float* at = room_.row<float>(worker);
-        auto take = [&](int64_t n) {
-            at += n;
-            return at - n;
+    int64_t cut_room(float* at, Room& room) const {
+        int64_t used = 0;
+        auto take = [&](float*& part, int64_t n) {
+            if (at != nullptr) part = at + used;
+            used += round_up(n, kLineFloats);
         };
-        room.k = take(kTilePositions * d_);
-        room.v = take(kTilePositions * d_);
-        room.q = take(max_queries_ * d_);
-        room.out = take(max_queries_ * d_);
-        room.weights = take(max_queries_ * kTilePositions);
-        room.highest = take(max_queries_);
-        room.sum = take(max_queries_);
-        room.visible = reinterpret_cast<int32_t*>(take(max_queries_));
-        return room;
+        take(room.k, kTilePositions * depth_);
+        take(room.v, kTilePositions * d_);
+        take(room.finite_v, kTilePositions * d_);
+        take(room.q, max_queries_ * depth_);
+        take(room.out, max_queries_ * d_);
+        take(room.scores, kPromptRows * kTilePositions);
+        take(room.weights, kPromptRows * kTilePositions);
+        take(room.highest, max_queries_);
+        take(room.sum, max_queries_ * kPromptSumLanes);
+        float* visible = nullptr;
+        take(visible, max_queries_);
+        room.visible = reinterpret_cast<int32_t*>(visible);
+        return used;
     }
 
-    // Queries scaled, padded with zeros to whole tiles of rows; nothing summed yet.
+    // Queries scaled; nothing summed yet. Those that pad the last tile of rows see nothing.
     void begin(const QueryBlock& block, int64_t head, int64_t n_queries, const Room& room) const {
         const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(double(d_)));
-        for (int64_t r = 0; r < block.n_rows; r++) {
-            const float* from = q_.head<float>(block.first_row + r, head * group_);
-            float* to = room.q + r * group_ * d_;
-            for (int64_t i = 0; i < group_ * d_; i++) to[i] = from[i] * scale;
+        for (int64_t query = 0; query < block.n_rows * group_; query++) {
+            const int64_t row = block.first_row + query / group_;
+            unit_.set_query(q_.head<float>(row, head * group_ + query % group_), scale,
+                            static_cast<int>(d_), query, room.q);
         }
-        std::fill(room.q + block.n_rows * group_ * d_, room.q + n_queries * d_, 0.0f);
         std::fill(room.out, room.out + n_queries * d_, 0.0f);
         std::fill(room.highest, room.highest + n_queries, -std::numeric_limits<float>::infinity());
-        std::fill(room.sum, room.sum + n_queries, 0.0f);
+        std::fill(room.sum, room.sum + n_queries * kPromptSumLanes, 0.0f);
         std::fill(room.visible, room.visible + n_queries, 0);
     }
 
     void attend(const QueryBlock& block, int64_t head, int worker) const {
-        const Room room = room_of(worker);
+        Room room{};
+        cut_room(room_.row<float>(worker), room);
         const KvView& view = s_.batch.spans[static_cast<size_t>(block.span)].kv;
-        const int64_t n_queries = round_up(block.n_rows * group_, kPromptTileRows);
+        const int64_t n_queries = round_up(block.n_rows * group_, unit_.tile_rows);
         begin(block, head, n_queries, room);
         int32_t last = -1;
         for (int64_t r = 0; r < block.n_rows; r++) last = std::max(last, position(block, r));
         for (int64_t first = 0; first <= last; first += kTilePositions) {
-            int n_seen = 0;
+            int most = 0, least = kTilePositions;
             for (int64_t r = 0; r < block.n_rows; r++) {
                 const auto n = static_cast<int32_t>(
                     std::clamp<int64_t>(position(block, r) + 1 - first, 0, kTilePositions));
                 std::fill_n(room.visible + r * group_, group_, n);
-                n_seen = std::max(n_seen, n);
+                most = std::max(most, n);
+                if (n > 0) least = std::min(least, n);
             }
-            const auto n_positions = static_cast<int>(round_up(n_seen, kHeadMultiple));
             const int64_t page = view.page(first / kTilePositions);
             const auto d = static_cast<int>(d_);
-            kernels_.unpack_k[static_cast<size_t>(kv_.k_dtype)](
-                reinterpret_cast<const uint8_t*>(host_k_tile(kv_, page, head)), d, n_positions,
-                room.k);
-            kernels_.unpack_v[static_cast<size_t>(kv_.v_dtype)](
-                reinterpret_cast<const uint8_t*>(host_v_tile(kv_, page, head)), d, n_seen, room.v);
-            kernels_.prompt_tile({room.q, room.k, room.v, room.visible, room.weights, room.highest,
-                                  room.sum, room.out, n_queries, d_, n_positions});
+            unit_.unpack_k[static_cast<size_t>(kv_.k_dtype)](
+                reinterpret_cast<const uint8_t*>(host_k_tile(kv_, page, head)), d,
+                static_cast<int>(round_up(most, unit_.positions)), room.k);
+            unit_.unpack_v[static_cast<size_t>(kv_.v_dtype)](
+                reinterpret_cast<const uint8_t*>(host_v_tile(kv_, page, head)), d, most, room.v);
+            const bool hidden = least < most && unit_.hide_infinite(room.v, d, most, room.finite_v);
+            unit_.attend({room.q, room.k, hidden ? room.finite_v : room.v,
+                          hidden ? room.v : nullptr, room.visible, room.highest, room.sum, room.out,
+                          room.scores, room.weights, n_queries, d});
         }
         finish(block, head, room);
     }
 
     void finish(const QueryBlock& block, int64_t head, const Room& room) const {
-        for (int64_t r = 0; r < block.n_rows; r++) {
-            for (int64_t h = 0; h < group_; h++) {
-                const int64_t query = r * group_ + h;
-                const float* from = room.out + query * d_;
-                float* to = out_.head<float>(block.first_row + r, head * group_ + h);
-                const float sum = position(block, r) < 0 ? 1.0f : room.sum[query];  // 1: zeros
-                for (int64_t i = 0; i < d_; i++) to[i] = from[i] / sum;
+        for (int64_t query = 0; query < block.n_rows * group_; query++) {
+            const int64_t r = query / group_;
+            float* to = out_.head<float>(block.first_row + r, head * group_ + query % group_);
+            if (position(block, r) < 0) {
+                std::fill(to, to + d_, 0.0f);
+                continue;
             }
+            const float *from = room.out + query * d_, *sums = room.sum + query * kPromptSumLanes;
+            float sum = 0;
+            for (int i = 0; i < kPromptSumLanes; i++) sum += sums[i];
+            for (int64_t i = 0; i < d_; i++) to[i] = from[i] / sum;
         }
     }
 
+    static constexpr int64_t kLineFloats = 16;
+
     Step& s_;
-    const AttentionKernels& kernels_;
+    const PromptUnit& unit_;
     Heads q_;
     KvLayer kv_;
     Heads out_;
-    int64_t d_, group_, rows_of_block_, max_queries_;
+    int64_t d_, group_, depth_, rows_of_block_, max_queries_;
     Rows blocks_, room_;
 };
 
 }  // namespace
+
+bool rounds_to_bf16(const Kernels& kernels, const KvLayer& kv) {
+    return kernels.attention.prompt_bf16.attend != nullptr && !kv.exact &&
+           kv.k_dtype != DType::kF32 && kv.v_dtype != DType::kF32;
+}
 
 // attend_prompt_rows: flash attention (Dao et al. 2022) over tiles of 64 positions from position 0
 //   on, with an online softmax (Milakov and Gimelshein 2018) for each row and head. A row's result

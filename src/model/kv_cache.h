@@ -50,6 +50,7 @@ struct KvLayer {
     DType k_dtype = DType::kF16, v_dtype = DType::kF16;
     int64_t n_slots = 0;
     int n_kv_heads = 0, d_head = 0;
+    bool exact = false;  // nothing is rounded further in attention: the layer's weights are F32
     int64_t k_offset = 0, v_offset = 0;  // bytes to page 0
     int64_t group_stride = 0;  // bytes from kKvGroupPages pages to the next; 0: nothing between
 

@@ -22,8 +22,11 @@ void attn_in(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
     s.ops.kv_append(s, k, v, kv);
 }
 
-void attn(Step& s, const Layer&, Rows q, KvLayer kv, Rows out) {
+void attn(Step& s, const Layer& layer, Rows q, KvLayer kv, Rows out) {
     const Config& c = s.config;
+    for (const Linear* linear : {&layer.q, &layer.k, &layer.v}) {
+        kv.exact = kv.exact || linear->weight.format->id == FormatId::kF32;
+    }
     s.ops.attention(s, Heads(q, c.n_heads, c.d_head), kv, Heads(out, c.n_heads, c.d_head));
 }
 

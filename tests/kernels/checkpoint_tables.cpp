@@ -2,13 +2,16 @@
 
 #include <cmath>
 #include <deque>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/half.h"
+#include "cpu/attention.h"
 #include "cpu/checkpoints.h"
 #include "cpu/isa.h"
 #include "cpu/kernels_of_isa.h"
 #include "cpu/matmul.h"
+#include "ref/host_kv.h"
 #include "ref/ref.h"
 #include "support/thin.h"
 
@@ -124,6 +127,54 @@ void matmul_of_rounded(Step& s, Rows x, LinearGroup weights, Rows out) {
     }
 }
 
+// One head of one row with what it multiplies rounded to bf16: q scaled, K, V, and weights, of
+// which a power of two's distance to the highest score does not change the rounding. q, out
+// [d_head]
+void attend_rounded(const float* q, const KvLayer& kv, const KvView& view, int64_t kv_head,
+                    int64_t n_positions, float* out) {
+    const auto d = static_cast<size_t>(kv.d_head);
+    const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(double(kv.d_head)));
+    std::vector<float> query(q, q + d), row(d);
+    for (float& x : query) x *= scale;
+    round_to_bf16(query);
+    std::vector<double> scores, sum(d);
+    double highest = -INFINITY, total = 0;
+    for (int64_t p = 0; p < n_positions; p++) {
+        load_row(host_k(kv, view.slot(p), kv_head), row.data());
+        round_to_bf16(row);
+        double score = 0;
+        for (size_t i = 0; i < d; i++) score += double{query[i]} * double{row[i]};
+        scores.push_back(score);
+        highest = std::max(highest, std::ceil(score));
+    }
+    for (int64_t p = 0; p < n_positions; p++) {
+        std::vector<float> weight = {
+            static_cast<float>(std::exp2(scores[static_cast<size_t>(p)] - highest))};
+        round_to_bf16(weight);
+        load_row(host_v(kv, view.slot(p), kv_head), row.data());
+        round_to_bf16(row);
+        total += double{weight[0]};
+        for (size_t i = 0; i < d; i++) sum[i] += double{weight[0]} * double{row[i]};
+    }
+    for (size_t i = 0; i < d; i++) out[i] = static_cast<float>(sum[i] / total);
+}
+
+void attention_of_rounded(Step& s, Heads q, KvLayer kv, Heads out) {
+    ref::attention(s, q, kv, out);
+    if (s.planning || !cpu::rounds_to_bf16(*static_cast<const cpu::Kernels*>(s.tables.kernels), kv))
+        return;
+    for (const SequenceSpan& span : s.batch.spans) {
+        if (span.row_class != RowClass::kPrompt) continue;
+        for (int64_t i = span.first_row; i < span.first_row + span.n_rows; i++) {
+            const int64_t n_positions = int64_t{s.batch.positions[static_cast<size_t>(i)]} + 1;
+            for (int64_t h = 0; n_positions > 0 && h < q.n_heads; h++) {
+                attend_rounded(q.head<float>(i, h), kv, span.kv, h * kv.n_kv_heads / q.n_heads,
+                               n_positions, out.head<float>(i, h));
+            }
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
@@ -149,6 +200,19 @@ std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
     return result;
 }
 
+static bool has_prompt_attention(const CheckpointTables& checkpoint) {
+    const auto entries = checkpoint.tables.ops.attention.entries();
+    return std::any_of(entries.begin(), entries.end(),
+                       [](const auto& entry) { return entry.checkpoint == "prefill_attention"; });
+}
+
+bool rounds_attention(const CheckpointTables& checkpoint, const Case& c) {
+    if (!has_prompt_attention(checkpoint)) return false;
+    KvLayer kv;
+    kv.k_dtype = c.k_dtype, kv.v_dtype = c.v_dtype, kv.exact = c.exact;
+    return cpu::rounds_to_bf16(*static_cast<const cpu::Kernels*>(checkpoint.tables.kernels), kv);
+}
+
 Tables reference_for(const CheckpointTables& checkpoint) {
     Tables tables;
     ref::add_ref_ops(tables, "ref");
@@ -157,6 +221,9 @@ Tables reference_for(const CheckpointTables& checkpoint) {
     for (const auto& entry : checkpoint.tables.ops.matmul.entries()) {
         grouped = grouped || entry.checkpoint == "matvec";
         by_class = by_class || entry.checkpoint == "gemm";
+    }
+    if (has_prompt_attention(checkpoint)) {
+        tables.ops.attention.set("rounded", attention_of_rounded);
     }
     if (grouped) tables.ops.matmul.set("rounded", matmul_of_rounded<false>);
     if (by_class) tables.ops.matmul.set("rounded", matmul_of_rounded<true>);

@@ -3,130 +3,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cpu/attention_kernels.h"
+#include "cpu/isa/attention_elements.h"
+#include "cpu/isa/prompt_attention.h"
 
-// Attention and its cache, written once over a vector type V (isa/vector_*.h): tiles of the cache
-// are converted in registers, exponentials are a polynomial.
+// Attention and its cache, written once over a vector type V (isa/vector_*.h): decode, and how the
+// cache is written. Prompts are in isa/prompt_attention.h.
 
 namespace ridge::cpu {
 namespace {
-
-// --- elements of the cache ---
-
-struct KvF32 {
-    static constexpr int kBytes = 4;
-    static constexpr bool kScales = false;
-    template <class V>
-    static typename V::Float load(const uint8_t* p) {
-        return V::load_f32(p);
-    }
-    template <class V>
-    static void store(uint8_t* p, typename V::Float v) {
-        float lanes[V::kRows];
-        V::store(lanes, v);
-        memcpy(p, lanes, sizeof lanes);
-    }
-};
-struct KvF16 {
-    static constexpr int kBytes = 2;
-    static constexpr bool kScales = false;
-    template <class V>
-    static typename V::Float load(const uint8_t* p) {
-        return V::load_f16(p);
-    }
-    template <class V>
-    static void store(uint8_t* p, typename V::Float v) {
-        V::store_f16(p, v);
-    }
-};
-struct KvBF16 {
-    static constexpr int kBytes = 2;
-    static constexpr bool kScales = false;
-    template <class V>
-    static typename V::Float load(const uint8_t* p) {
-        return V::load_bf16(p);
-    }
-    template <class V>
-    static void store(uint8_t* p, typename V::Float v) {
-        V::store_bf16(p, v);
-    }
-};
-// Codes; the scales lie behind the tile's codes.
-constexpr int kScaleElements = 32;
-struct KvQ8 {
-    static constexpr int kBytes = 1;
-    static constexpr bool kScales = true;
-    template <class V>
-    static typename V::Float load(const uint8_t* p) {
-        return V::load_i8(p);
-    }
-};
-
-inline const uint8_t* scales_of(const uint8_t* tile, int64_t d_head) {
-    return tile + kTilePositions * d_head;
-}
-
-// --- exponentials ---
-
-// 2^x for x <= 0, within 1.1e-7 of itself; 0 below -126, -inf included; NaN of NaN. x = n + r with
-// |r| <= 1/2, a polynomial in r of least relative error (2e-9, and 2^0 is 1), and n added to the
-// exponent.
-template <class V>
-inline typename V::Float exp2_of(typename V::Float x) {
-    using Float = typename V::Float;
-    const Float round = V::splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-    const Float shifted = V::add(x, round);
-    const Float r = V::sub(x, V::sub(shifted, round));
-    Float p = V::splat(1.53533620e-4f);
-    p = V::fma(p, r, V::splat(1.33988739e-3f));
-    p = V::fma(p, r, V::splat(9.61843692e-3f));
-    p = V::fma(p, r, V::splat(5.55033237e-2f));
-    p = V::fma(p, r, V::splat(0.240226477f));
-    p = V::fma(p, r, V::splat(0.693147182f));
-    p = V::fma(p, r, V::splat(1.0f));
-    return V::zero_below(x, V::splat(-126.0f), V::add_exponent(p, shifted));
-}
-
-// x[i] = 2^(x[i] - highest) for i < n, 0 up to the next multiple of 16; returns the sum, in lanes.
-template <class V>
-inline typename V::Float exp2_row(float* x, int n, float highest) {
-    using Float = typename V::Float;
-    Float sum = V::zero_float();
-    const Float max = V::splat(highest);
-    const int end = (n + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple;
-    for (int i = 0; i < end; i += V::kRows) {
-        const Float weight = exp2_of<V>(V::sub(V::load_floats(x + i), max));
-        const Float kept = V::keep_first(weight, n - i, V::zero_float());
-        V::store(x + i, kept);
-        sum = V::add(sum, kept);
-    }
-    return sum;
-}
-
-template <class V>
-inline float highest_of(const float* x, int n) {
-    using Float = typename V::Float;
-    const Float lowest = V::splat(-__builtin_inff());
-    Float max = lowest;
-    for (int i = 0; i < n; i += V::kRows) {
-        max = V::max(max, V::keep_first(V::load_floats(x + i), n - i, lowest));
-    }
-    return V::reduce_max(max);
-}
-
-template <class V>
-float exp_weights(float* x, int n, float* highest) {
-    *highest = highest_of<V>(x, n);
-    return V::reduce_add(exp2_row<V>(x, n, *highest));
-}
-
-// 2^x of one number, as the vectors have it.
-template <class V>
-inline float exp2_of_one(float x) {
-    float lanes[V::kRows];
-    V::store(lanes, exp2_of<V>(V::splat(x)));
-    return lanes[0];
-}
 
 // --- decode ---
 
@@ -326,129 +210,6 @@ void merge_blocks(const float* sums, int64_t sum_stride, const float* highest, c
     for (int64_t d = 0; d < d_head; d++) out[d] /= all;
 }
 
-// --- prompts ---
-
-template <class V, class T>
-void unpack_k_tile(const uint8_t* tile, int d_head, int n_positions, float* out) {
-    for (int d = 0; d < d_head; d++) {
-        for (int p = 0; p < n_positions; p += V::kRows) {
-            const int64_t at = int64_t{d} * kTilePositions + p;
-            typename V::Float k = T::template load<V>(tile + at * T::kBytes);
-            if constexpr (T::kScales) {
-                k = V::mul(k, V::load_f16(scales_of(tile, d_head) +
-                                          2 * (d / kScaleElements * kTilePositions + p)));
-            }
-            V::store(out + at, k);
-        }
-    }
-}
-
-template <class V, class T>
-void unpack_v_tile(const uint8_t* tile, int d_head, int n_positions, float* out) {
-    for (int p = 0; p < n_positions; p++) {
-        for (int d = 0; d < d_head; d += V::kRows) {
-            const int64_t at = int64_t{p} * d_head + d;
-            typename V::Float v = T::template load<V>(tile + at * T::kBytes);
-            if constexpr (T::kScales) {
-                const int scale = p * (d_head / kScaleElements) + d / kScaleElements;
-                v = V::mul(v, V::splat_f16(scales_of(tile, d_head) + 2 * scale));
-            }
-            V::store(out + at, v);
-        }
-    }
-    const int64_t begin = int64_t{n_positions} * d_head;
-    const int64_t end = (n_positions + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple * d_head;
-    for (int64_t i = begin; i < end; i += V::kRows) V::store(out + i, V::zero_float());
-}
-
-// c[i, j] (+)= sum_k a[i, k] * b[k, j] for kM rows i and kN vectors of columns j, k in order.
-template <class V, int kM, int kN, bool kAdd>
-inline void multiply_part(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                          int64_t n_k, float* c, int64_t c_stride) {
-    using Float = typename V::Float;
-    Float acc[kM][kN];
-#pragma GCC unroll 16
-    for (int i = 0; i < kM; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < kN; j++) {
-            acc[i][j] = kAdd ? V::load_floats(c + i * c_stride + j * V::kRows) : V::zero_float();
-        }
-    }
-    for (int64_t k = 0; k < n_k; k++) {
-        Float row[kN];
-#pragma GCC unroll 8
-        for (int j = 0; j < kN; j++) row[j] = V::load_floats(b + k * b_stride + j * V::kRows);
-#pragma GCC unroll 16
-        for (int i = 0; i < kM; i++) {
-            const Float x = V::broadcast(a + i * a_stride + k);
-#pragma GCC unroll 8
-            for (int j = 0; j < kN; j++) acc[i][j] = V::fma(row[j], x, acc[i][j]);
-        }
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kM; i++) {
-#pragma GCC unroll 8
-        for (int j = 0; j < kN; j++) V::store(c + i * c_stride + j * V::kRows, acc[i][j]);
-    }
-}
-
-// All of c [m, n]: m a multiple of kPromptTileRows, n of 16.
-template <class V, bool kAdd>
-inline void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t m,
-                     int64_t n, int64_t n_k, float* c, int64_t c_stride) {
-    constexpr int kM = V::kPromptRows, kN = V::kPromptVectors;
-    static_assert(kPromptTileRows % kM == 0);
-    int64_t j = 0;
-    auto columns = [&](auto part, int vectors) {
-        for (int64_t i = 0; i < m; i += kM) {
-            part(a + i * a_stride, a_stride, b + j, b_stride, n_k, c + i * c_stride + j, c_stride);
-        }
-        j += vectors * V::kRows;
-    };
-    while (j + kN * V::kRows <= n) columns(multiply_part<V, kM, kN, kAdd>, kN);
-    if constexpr (kN > 2) {
-        while (j + 2 * V::kRows <= n) columns(multiply_part<V, kM, 2, kAdd>, 2);
-    }
-    while (j < n) columns(multiply_part<V, kM, 1, kAdd>, 1);
-}
-
-// One row's scores to weights; what it has summed before is brought to the new highest score.
-template <class V>
-inline void prompt_softmax(const PromptTile& t, int64_t row) {
-    float* weights = t.weights + row * kTilePositions;
-    const int visible = t.visible[row];
-    for (int p = (visible + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple; p < t.n_positions;
-         p += V::kRows) {
-        V::store(weights + p, V::zero_float());
-    }
-    if (visible == 0) return;
-    const float before = t.highest[row];
-    const float found = highest_of<V>(weights, visible);
-    const float highest = found < before ? before : found;
-    const float sum = V::reduce_add(exp2_row<V>(weights, visible, highest));
-    if (highest == before) {
-        t.sum[row] += sum;
-        return;
-    }
-    const float shrink = exp2_of_one<V>(before - highest);
-    t.highest[row] = highest;
-    t.sum[row] = t.sum[row] * shrink + sum;
-    float* out = t.out + row * t.d_head;
-    const typename V::Float s = V::splat(shrink);
-    for (int64_t d = 0; d < t.d_head; d += V::kRows) {
-        V::store(out + d, V::mul(V::load_floats(out + d), s));
-    }
-}
-
-template <class V>
-void prompt_tile(const PromptTile& t) {
-    multiply<V, false>(t.q, t.d_head, t.k, kTilePositions, t.n_rows, t.n_positions, t.d_head,
-                       t.weights, kTilePositions);
-    for (int64_t row = 0; row < t.n_rows; row++) prompt_softmax<V>(t, row);
-    multiply<V, true>(t.weights, kTilePositions, t.v, t.d_head, t.n_rows, t.d_head, t.n_positions,
-                      t.out, t.d_head);
-}
-
 // --- the cache is written ---
 
 template <class V, class T>
@@ -530,8 +291,6 @@ template <class V, class T>
 void fill_kv_type(AttentionKernels& kernels, int type) {
     kernels.scores[type] = tile_scores<V, T>;
     kernels.sum_values[type] = tile_sum_values<V, T>;
-    kernels.unpack_k[type] = unpack_k_tile<V, T>;
-    kernels.unpack_v[type] = unpack_v_tile<V, T>;
     if constexpr (T::kScales) {
         kernels.store_k[type] = store_k_q8<V>;
         kernels.store_v[type] = store_v_q8<V>;
@@ -549,7 +308,7 @@ void fill_attention_kernels(AttentionKernels& kernels) {
     fill_kv_type<V, KvQ8>(kernels, 3);
     kernels.exp_weights = exp_weights<V>;
     kernels.merge_blocks = merge_blocks<V>;
-    kernels.prompt_tile = prompt_tile<V>;
+    kernels.prompt_f32 = float_prompt_unit<V>();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <immintrin.h>
 
+#include "cpu/isa/prompt_attention.h"
 #include "cpu/isa/tile_gemm.h"
 #include "cpu/isa/vector_avx512_bf16.h"
 
@@ -55,13 +56,14 @@ constexpr int kHalfSliceBlocks = 8;
 
 }  // namespace
 
-// F32 weights keep their float32 products.
+// F32 weights and caches keep their float32 products.
 void add_avx512_bf16_kernels(Kernels& kernels) {
     kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_as_bf16<Avx512Bf16>,
                                multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
     kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_bf16<Avx512Bf16>,
                             multiply_bf16};
+    kernels.attention.prompt_bf16 = bf16_prompt_unit<Avx512Bf16>();
 }
 
 }  // namespace ridge::cpu

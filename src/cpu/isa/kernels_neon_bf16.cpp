@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #include "cpu/isa/compact_kernels.h"
-#include "cpu/isa/vector_neon.h"
+#include "cpu/isa/prompt_attention.h"
+#include "cpu/isa/vector_neon_bf16.h"
 
 // Prompts on float weights with bfmmla: the products of two rows of four bf16 with two others, 16
 // products an instruction where fmla has four.
@@ -123,7 +124,7 @@ constexpr int kHalfSliceBlocks = 8;
 
 }  // namespace
 
-// F32 weights keep their float32 products.
+// F32 weights and caches keep their float32 products.
 void add_neon_bf16_kernels(Kernels& kernels) {
     kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_f16>,
                                multiply_bf16};
@@ -131,6 +132,7 @@ void add_neon_bf16_kernels(Kernels& kernels) {
                                 multiply_bf16};
     kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_row_pairs,
                             multiply_bf16};
+    kernels.attention.prompt_bf16 = bf16_prompt_unit<Neon4Bf16>();
 }
 
 }  // namespace ridge::cpu

@@ -6,6 +6,13 @@ namespace ridge::cpu {
 namespace {
 
 struct Avx512Bf16 : Avx512 {
+    static Int splat_pair(uint32_t pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+    // acc[i] += a[i][0] b[i][0] + a[i][1] b[i][1]
+    static Float dot_bf16(Float acc, Int a, Int b) {
+        return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
+    }
+    // Rounded to nearest even: a's numbers, then b's.
+    static Int pack_bf16(Float a, Float b) { return (Int)_mm512_cvtne2ps_pbh(b, a); }
     // Byte i of each lane of c, as floats.
     template <int i>
     static Float code_floats(Int c) {

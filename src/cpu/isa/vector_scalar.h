@@ -11,7 +11,7 @@ namespace {
 struct Scalar {
     static constexpr int kRows = 4, kMaxRows = 2;
     static constexpr bool kUnsignedWide = true;
-    static constexpr int kPrefetchBytes = 2048;
+    static constexpr int kPrefetchBytes = 2048, kFloatPrefetchBytes = 2048;
     static constexpr int kGemmRegs = 1, kGemmFloatRegs = 2, kGemmFloatTile = 2;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
     static constexpr int kSumRegisters = 4, kPromptRows = 2, kPromptVectors = 2;
@@ -122,6 +122,29 @@ struct Scalar {
             const uint32_t pair = bf16_bits(even.lane[r]) | bf16_bits(odd.lane[r]) << 16;
             memcpy(out + 4 * r, &pair, sizeof pair);
         }
+    }
+    // Rounded likewise: a's numbers, then b's.
+    static Int pack_bf16(Float a, Float b) {
+        Int v;
+        for (int r = 0; r < kRows; r++) {
+            const Float& from = r < kRows / 2 ? a : b;
+            const int at = 2 * r % kRows;
+            v.lane[r] = bf16_bits(from.lane[at]) | bf16_bits(from.lane[at + 1]) << 16;
+        }
+        return v;
+    }
+    static Int splat_pair(uint32_t pair) {
+        Int v;
+        for (uint32_t& lane : v.lane) lane = pair;
+        return v;
+    }
+    static Float dot_bf16(Float acc, Int a, Int b) {
+        for (int r = 0; r < kRows; r++) {
+            acc.lane[r] += float_of_bits(a.lane[r] << 16) * float_of_bits(b.lane[r] << 16);
+            acc.lane[r] +=
+                float_of_bits(a.lane[r] & 0xffff0000u) * float_of_bits(b.lane[r] & 0xffff0000u);
+        }
+        return acc;
     }
     static void store(float* p, Float v) { memcpy(p, &v, sizeof v); }
 
