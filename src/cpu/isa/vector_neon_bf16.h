@@ -10,7 +10,11 @@ struct Neon4Bf16 : Neon4 {
     // Attention: rows and vectors of a prompt's tile.
     static constexpr int kPromptRows = 6, kPromptVectors = 4;
 
-    static Int splat_pair(uint32_t pair) { return vreinterpretq_u8_u32(vdupq_n_u32(pair)); }
+    static Int splat_pair(uint32_t pair) {
+        // GCC 12 would make a constant pair of ones by an instruction for f16, where it is another.
+        asm("" : "+r"(pair));
+        return vreinterpretq_u8_u32(vdupq_n_u32(pair));
+    }
     // acc[i] += a[i][0] b[i][0] + a[i][1] b[i][1]
     static Float dot_bf16(Float acc, Int a, Int b) {
         return vbfdotq_f32(acc, vreinterpretq_bf16_u8(a), vreinterpretq_bf16_u8(b));
