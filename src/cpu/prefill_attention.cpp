@@ -137,7 +137,7 @@ class PrefillAttention {
                     std::clamp<int64_t>(position(block, r) + 1 - first, 0, kTilePositions));
                 std::fill_n(room.visible + r * group_, group_, n);
                 most = std::max(most, n);
-                if (n > 0) least = std::min(least, n);
+                if (position(block, r) >= 0) least = std::min(least, n);
             }
             const int64_t page = view.page(first / kTilePositions);
             const auto d = static_cast<int>(d_);
