@@ -46,7 +46,7 @@ Operands operands_of(const Kernels& kernels, RowClass row_class, FormatId format
     return floats ? Operands::kF32 : Operands::kInt8;
 }
 
-// 16 or 32 neighbouring rows of a weight: what a thread multiplies at a time.
+// 16 or 32 neighbouring rows of a weight.
 struct Matmul::Piece {
     const Linear* linear;
     int64_t index;   // in its weight
@@ -229,24 +229,32 @@ void Matmul::run_panels(std::span<const Piece> pieces, int n_side_by_side, int w
         }
     }
     if (tiles) multiply_tiles(pieces, worker, sums);
+    // What lies side by side in a row of the output is handed on as one.
     const auto side = static_cast<size_t>(n_side_by_side);
+    Piece joined[kMaxSideBySide];
+    for (size_t i = 0; i < side; i++) {
+        joined[i] = pieces[i];
+        for (size_t p = i + side; p < pieces.size(); p += side)
+            joined[i].n_rows += pieces[p].n_rows;
+    }
     for (int64_t r = 0; r < n_rows_; r++) {
-        for (size_t p = 0; p < pieces.size(); p += side) {
-            alignas(64) float rows[kMaxSideBySide][kPanelRows];
-            const float* products[kMaxSideBySide] = {};
-            for (size_t i = 0; i < side; i++) {
-                products[i] = sums[p + i] + r * kPanelRows;
-                if (gemm_of(kernels_, pieces[p + i].linear->weight).tiles == nullptr) continue;
-                tile_row(sums[p + i], r, rows[i]);
-                products[i] = rows[i];
+        alignas(64) float rows[kMaxSideBySide][kMaxPieces * kPanelRows];
+        const float* products[kMaxSideBySide] = {};
+        for (size_t i = 0; i < side; i++) {
+            products[i] = sums[i] + r * kPanelRows;
+            if (gemm_of(kernels_, pieces[i].linear->weight).tiles == nullptr) continue;
+            products[i] = rows[i];
+            for (size_t p = i; p < pieces.size(); p += side) {
+                tile_row(sums[p], r, rows[i] + p / side * kPanelRows);
             }
-            use(&pieces[p], r, products[0], products[1]);
         }
+        use(joined, r, products[0], products[1]);
     }
 }
 
-// Threads share the pieces of all weights. `use` is given the piece, a row and its products; with
-// two weights side by side, the same piece of both and the products with each.
+// Threads share the pieces of all weights. `use` is given a piece, or several neighbours as one, a
+// row and its products; with two weights side by side, the same piece of both and the products with
+// each.
 template <class Use>
 void Matmul::run(int n_side_by_side, Use use) {
     const int rows_in_piece = panels_ ? kPanelRows : kGroupRows;
@@ -290,21 +298,18 @@ void Matmul::store(Rows out) {
     CHECK(out.n_cols == weights_.d_out() && out.n_rows == n_rows_);
     run(1, [&](const Piece* piece, int64_t row, const float* product, const float*) {
         float* to = out.row<float>(row) + piece->column;
-        const float* bias = piece->bias();
-        for (int64_t j = 0; j < piece->n_rows; j++) {
-            to[j] = bias == nullptr ? product[j] : product[j] + bias[j];
-        }
+        memcpy(to, product, static_cast<size_t>(piece->n_rows) * sizeof(float));
+        if (piece->bias() != nullptr) kernels_.rows.add(piece->bias(), piece->n_rows, to);
     });
 }
 
 void Matmul::add_to(Rows out) {
     CHECK(out.n_cols == weights_.d_out() && out.n_rows == n_rows_);
     run(1, [&](const Piece* piece, int64_t row, const float* product, const float*) {
-        float* to = out.row<float>(row) + piece->column;
         const float* bias = piece->bias();
-        for (int64_t j = 0; j < piece->n_rows; j++) {
-            to[j] += bias == nullptr ? product[j] : product[j] + bias[j];
-        }
+        float* to = out.row<float>(row) + piece->column;
+        if (bias == nullptr) return kernels_.rows.add(product, piece->n_rows, to);
+        for (int64_t j = 0; j < piece->n_rows; j++) to[j] += product[j] + bias[j];
     });
 }
 
@@ -313,7 +318,7 @@ void Matmul::store_swiglu(Rows out) {
     run(2, [&](const Piece* pieces, int64_t row, const float* gate, const float* up) {
         const Piece& piece = pieces[0];
         const float *gate_bias = pieces[0].bias(), *up_bias = pieces[1].bias();
-        float biased[2][kPanelRows];
+        float biased[2][kMaxPieces / kMaxSideBySide * kPanelRows];
         for (int64_t j = 0; j < piece.n_rows && gate_bias != nullptr; j++) {
             biased[0][j] = gate[j] + gate_bias[j];
         }
