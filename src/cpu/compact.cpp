@@ -1,6 +1,7 @@
 #include "cpu/compact.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -62,9 +63,12 @@ void unpack_super(const uint8_t* table, const uint8_t* super, int row, int n, fl
 // What the exceptions say of it, which may lie in rows and columns that are not there.
 void mend_super(const uint8_t* exceptions, int begin, int end, int row, int n, float* out) {
     for (int i = begin; i < end; i++) {
-        const int at = load<uint16_t>(exceptions + 4 * i), k = at / 64 * 2 + at / 2 % 2;
-        if (at / 4 % kGroupRows != row || k >= n) continue;
-        out[k] = to_float(bf16{load<uint16_t>(exceptions + 4 * i + 2)});
+        const auto exception = load<uint32_t>(exceptions + 4 * i);
+        const uint32_t vector = exception >> 14, at = exception >> 8 & 63;
+        const auto k = static_cast<int>(vector % 8 * 4 + at / 8 % 2 * 2 + at % 2);
+        if (static_cast<int>(at / 16 * 4 + at % 8 / 2) != row || k >= n) continue;
+        const uint32_t low = std::bit_cast<uint32_t>(out[k]) >> 16 & 255;
+        out[k] = to_float(bf16{static_cast<uint16_t>(low | (exception & 255) << 8)});
     }
 }
 

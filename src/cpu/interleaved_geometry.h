@@ -67,9 +67,9 @@ constexpr int kAffineSuper = 128;
 //     table    u8 [16]: the high bytes that nibbles stand for
 //     header   u32 offset of the super-blocks, a multiple of 64; u32 whether the group is compact
 //     ends     u16 [n_supers]: how many exceptions there are up to the end of each super-block
-//     exceptions, u32 each: weights whose high byte is not in the table. Bits 0..15 say where they
-//              lie in their super-block, once it is as a plain one, in bytes; bits 16..31 are the
-//              weight
+//     exceptions, u32 each: weights whose high byte is not in the table. Bits 0..7 are that byte,
+//              bits 8..13 the place of its low byte in its vector, bits 14..31 which vector of low
+//              bytes that is, in order; the last entry is of kCompactNoVector
 //     super-blocks of 32 elements. Where the group is not compact, as it is for few of a weight,
 //              they are as those of BF16
 //
@@ -79,6 +79,7 @@ constexpr int kAffineSuper = 128;
 // one look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
 constexpr int kCompactOffset = 16, kCompactFlag = 20, kCompactEnds = 24;  // in a group
 constexpr int kCompactUnitBytes = 192, kCompactUnits = 4;
+constexpr uint32_t kCompactNoVector = 0x3ffff;
 constexpr int kCompactSuperBytes = kCompactUnits * kCompactUnitBytes;
 
 // Of scales and biases of 16 rows: group_size 32, 64 or 128, type_bytes 2 or 4.

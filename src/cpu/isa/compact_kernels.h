@@ -35,23 +35,57 @@ struct CompactGroup {
         memcpy(&n, ends + 2 * s, sizeof n);
         return n;
     }
-    // Puts exceptions begin .. end - 1 in their places of a plain super-block.
-    void mend(int begin, int end, uint8_t* plain) const {
-        for (int i = begin; i < end; i++) {
-            uint16_t at;
-            memcpy(&at, exceptions + 4 * i, sizeof at);
-            memcpy(plain + at, exceptions + 4 * i + 2, 2);
+    uint32_t exception(int i) const {
+        uint32_t e;
+        memcpy(&e, exceptions + 4 * i, sizeof e);
+        return e;
+    }
+    // Puts the exceptions of super-block s in their places of a plain one.
+    void mend_super(int64_t s, uint8_t* plain) const {
+        for (int i = s == 0 ? 0 : end(s - 1); i < end(s); i++) {
+            const uint32_t e = exception(i), at = place_of(e);
+            // Four rows a 16 bytes, two pairs, row, element.
+            plain[128 * (vector_of(e) % 8) + at / 8 % 2 * 64 + (at / 16 * 4 + at % 8 / 2) * 4 +
+                  at % 2 * 2 + 1] = static_cast<uint8_t>(e);
         }
     }
+    static uint32_t vector_of(uint32_t exception) { return exception >> 14; }
+    static uint32_t place_of(uint32_t exception) { return exception >> 8 & 63; }
 };
 
-// The four pairs of a unit, for the rows that `unit` points at the first of.
+// The exceptions of a group, one after the other.
+class Exceptions {
+  public:
+    explicit Exceptions(const CompactGroup& group) : group_(group), next_(group.exception(0)) {}
+    bool has(uint32_t vector) const { return CompactGroup::vector_of(next_) == vector; }
+    // Those of this vector, which is the next that has any: high bytes of the rows from first_row
+    // on.
+    template <class V>
+    typename V::Int mended(uint32_t vector, int first_row, typename V::Int high) {
+        alignas(64) uint8_t bytes[64];
+        V::store_bytes(bytes + 4 * first_row, high);
+        for (; has(vector); next_ = group_.exception(++i_)) {
+            bytes[CompactGroup::place_of(next_)] = static_cast<uint8_t>(next_);
+        }
+        return V::load(bytes + 4 * first_row);
+    }
+
+  private:
+    const CompactGroup& group_;
+    int i_ = 0;
+    uint32_t next_;
+};
+
+// Pairs 0 and 1 of a unit, or 2 and 3, for the rows that `unit` points at the first of.
+template <class V, bool last>
+inline void half_unit(typename V::Table table, const uint8_t* unit, typename V::Int* pairs) {
+    V::zip_bytes(V::load(unit + (last ? 128 : 64)),
+                 V::template look_up_nibbles<last>(table, V::load(unit)), pairs);
+}
 template <class V>
 inline void unit_pairs(typename V::Table table, const uint8_t* unit, typename V::Int* pairs) {
-    typename V::Int high[2];
-    V::look_up_nibbles(table, V::load(unit), high);
-    V::zip_bytes(V::load(unit + 64), high[0], pairs);
-    V::zip_bytes(V::load(unit + 128), high[1], pairs + 2);
+    half_unit<V, false>(table, unit, pairs);
+    half_unit<V, true>(table, unit, pairs + 2);
 }
 
 // Super-block s as a plain one, V's rows of it from first_row on, of all rows the exceptions.
@@ -66,13 +100,13 @@ inline void plain_super(const CompactGroup& group, typename V::Table table, int6
         unit_pairs<V>(table, unit, pairs);
         for (int i = 0; i < 4; i++) V::store_bytes(to + 64 * i, pairs[i]);
     }
-    group.mend(s == 0 ? 0 : group.end(s - 1), group.end(s), plain);
+    group.mend_super(s, plain);
 }
 
 // All rows of it, out of memory.
 template <class V>
 inline void plain_super(const CompactGroup& group, int64_t s, uint8_t* plain) {
-    const uint8_t* ahead = group.supers + s * kCompactSuperBytes + V::kPrefetchBytes;
+    const uint8_t* ahead = group.supers + s * kCompactSuperBytes + V::kFloatPrefetchBytes;
     for (int i = 0; i < kCompactSuperBytes; i += 64) V::prefetch(ahead + i);
     const auto table = V::load_table(group.table);
     for (int row = 0; row < kGroupRows; row += V::kRows) {
@@ -102,39 +136,34 @@ inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, cons
         return dot_part_floats<V, F, kN>(group.supers, shape, x, first_row, first_weight_row, tile);
     }
     const auto table = V::load_table(group.table);
-    const uint8_t* super = group.supers;
+    const uint8_t* unit = group.supers;
     const float* values = x.values + first_row * x.value_stride;
     Float even[kN], odd[kN];
 #pragma GCC unroll 8
     for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
-    int n_before = 0;
-    for (int64_t s = 0; s < shape.n_supers; s++, super += kCompactSuperBytes, values += 32) {
-        const int n = group.end(s);
-        if (__builtin_expect(n != n_before, 0)) {
-            alignas(64) uint8_t plain[1024];
-            plain_super<V>(group, table, s, first_weight_row, plain);
-            n_before = n;
-            for (int pair = 0; pair < 16; pair++) {
-                Float w[2];
-                F::template load<V>(plain, pair, first_weight_row, w);
-                add_pair<V, kN>(w, values + 2 * pair, x.value_stride, even, odd);
-            }
-            continue;
+    Exceptions exceptions(group);
+    auto add_half = [&]<bool last>(uint32_t u) {
+        const uint8_t* at = unit + 4 * first_weight_row;
+        auto high = V::template look_up_nibbles<last>(table, V::load(at));
+        if (__builtin_expect(exceptions.has(2 * u + last), 0)) {
+            high = exceptions.mended<V>(2 * u + last, first_weight_row, high);
         }
-        for (int u = 0; u < kCompactUnits; u++) {
-            const uint8_t* unit = super + kCompactUnitBytes * u;
-            if (first_weight_row == 0) {
-                for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kPrefetchBytes);
-            }
-            typename V::Int pairs[4];
-            unit_pairs<V>(table, unit + 4 * first_weight_row, pairs);
-#pragma GCC unroll 4
-            for (int i = 0; i < 4; i++) {
-                Float w[2];
-                V::bf16_pairs(pairs[i], w);
-                add_pair<V, kN>(w, values + 8 * u + 2 * i, x.value_stride, even, odd);
-            }
+        typename V::Int pairs[2];
+        V::zip_bytes(V::load(at + (last ? 128 : 64)), high, pairs);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) {
+            Float w[2];
+            V::bf16_pairs(pairs[i], w);
+            add_pair<V, kN>(w, values + 4 * last + 2 * i, x.value_stride, even, odd);
         }
+    };
+    const auto n_units = static_cast<uint32_t>(kCompactUnits * shape.n_supers);
+    for (uint32_t u = 0; u < n_units; u++, unit += kCompactUnitBytes, values += 8) {
+        if (first_weight_row == 0) {
+            for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kFloatPrefetchBytes);
+        }
+        add_half.template operator()<false>(u);
+        add_half.template operator()<true>(u);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kN; r++) {

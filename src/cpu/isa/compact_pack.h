@@ -118,7 +118,7 @@ inline int64_t count_exceptions(const Bf16Rows& rows, ClassRange range) {
 }
 
 inline int64_t compact_header_bytes(int64_t n_supers, int64_t n_exceptions) {
-    const int64_t n = kCompactEnds + (2 * n_supers + 3) / 4 * 4 + 4 * n_exceptions;
+    const int64_t n = kCompactEnds + (2 * n_supers + 3) / 4 * 4 + 4 * (n_exceptions + 1);
     return (n + 63) / 64 * 64;
 }
 
@@ -130,7 +130,8 @@ CompactPlan measure_compact(const Bf16Rows& rows) {
     const int64_t n_supers = (rows.n_cols + 31) / 32;
     const ClassRange range = sampled_range(rows);
     const int64_t n = count_exceptions(rows, range);
-    if (n > kExceptionsMost * n_supers || n > 65535) return {64 + 1024 * n_supers, 0};
+    const bool counted = n <= 65535 && 8 * n_supers < int64_t{kCompactNoVector};
+    if (n > kExceptionsMost * n_supers || !counted) return {64 + 1024 * n_supers, 0};
     return {compact_header_bytes(n_supers, n) + kCompactSuperBytes * n_supers,
             kCompact | static_cast<uint32_t>(range.first) | (range.zeros ? kZeros : 0)};
 }
@@ -172,15 +173,18 @@ class CompactWriter {
                 Bytes pair[4];
                 transpose_pairs(rows + 4 * four, at + 16 * u, pair);
                 write_rows(pair, out + kCompactUnitBytes * u + 16 * four,
-                           static_cast<uint32_t>(256 * u + 16 * four));
+                           static_cast<uint32_t>(8 * s + 2 * u) << 14 |
+                               static_cast<uint32_t>(16 * four) << 8);
             }
+            list_later();
         }
         const auto n = static_cast<uint16_t>(n_);
         memcpy(ends_ + 2 * s, &n, sizeof n);
     }
+    void finish() { add(kCompactNoVector << 14); }
 
   private:
-    // `where`: of the first pair, in the plain super-block.
+    // `where`: of the first weight, as an exception has it.
     void write_rows(const Bytes* pair, uint8_t* to, uint32_t where) {
         Bytes low[2], high[2], nibble[2], outside[2];
         for (int i = 0; i < 2; i++) {
@@ -203,27 +207,28 @@ class CompactWriter {
         uint64_t any[2];
         const Bytes either = outside[0] | outside[1];
         memcpy(any, &either, sizeof any);
-        if ((any[0] | any[1]) != 0) list(pair, outside, where);
+        if ((any[0] | any[1]) != 0) list(high, outside, where);
     }
-    // Byte b of a vector of nibbles is of pair b / 8, row b % 8 / 2, element b % 2.
-    void list(const Bytes* pair, const Bytes* outside, uint32_t where) {
-        for (int i = 0; i < 2; i++) {
-            for (int b = 0; b < 16; b++) {
-                if (outside[i][b] == 0) continue;
-                const Bytes& from = pair[2 * i + b / 8];
-                const int at = 2 * (b % 8);
-                const uint32_t weight = uint32_t{from[at]} | uint32_t{from[at + 1]} << 8;
-                const uint32_t entry =
-                    (where + static_cast<uint32_t>(64 * (2 * i + b / 8) + at)) | weight << 16;
-                memcpy(exceptions_ + 4 * n_++, &entry, sizeof entry);
-            }
+    // Those of the unit's second vector wait until all rows of the first are listed.
+    void list(const Bytes* high, const Bytes* outside, uint32_t where) {
+        for (int b = 0; b < 16; b++) {
+            const uint32_t at = where + (static_cast<uint32_t>(b) << 8);
+            if (outside[0][b] != 0) add(at | high[0][b]);
+            if (outside[1][b] != 0) later_[n_later_++] = (at + (1u << 14)) | high[1][b];
         }
     }
+    void list_later() {
+        for (int i = 0; i < n_later_; i++) add(later_[i]);
+        n_later_ = 0;
+    }
+    void add(uint32_t exception) { memcpy(exceptions_ + 4 * n_++, &exception, sizeof exception); }
 
     uint8_t first_;
     bool zeros_;
     uint8_t *ends_, *exceptions_;
     int64_t n_ = 0;
+    uint32_t later_[64];
+    int n_later_ = 0;
 };
 
 // A super-block's rows, where some are not there or end within it: as one that is whole.
@@ -284,6 +289,7 @@ void pack_compact(const Bf16Rows& rows, const CompactPlan& plan, uint8_t* out) {
             writer.write(PaddedSuper(rows, 64 * s, writer.filler()).rows, 0, s, to);
         }
     }
+    writer.finish();
 }
 
 }  // namespace

@@ -459,7 +459,7 @@ inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, cons
         for (int four = 0; four < 4; four++) {
             if (first_weight_row == 0) {
                 for (int i = 0; i < kLines; i++) {
-                    V::prefetch(group + 64 * (kLines * four + i) + V::kPrefetchBytes);
+                    V::prefetch(group + 64 * (kLines * four + i) + V::kFloatPrefetchBytes);
                 }
             }
             for (int pair = 4 * four; pair < 4 * four + 4; pair++) {
@@ -519,12 +519,12 @@ void group_kernel(const uint8_t* group, const PackedShape& shape, const Activati
 }
 
 // In the order of FormatId.
-template <class V, class Single = V>
+template <class V, class Single = V, class FloatSingle = Single>
 void fill_group_kernels(GroupKernel* table) {
     const GroupKernel kernels[kNumWeightFormats] = {
-        group_kernel<V, Single, FloatGroup, FloatF32>,
-        group_kernel<V, Single, FloatGroup, FloatF16>,
-        group_kernel<V, Single, FloatGroup, FloatBF16>,
+        group_kernel<V, FloatSingle, FloatGroup, FloatF32>,
+        group_kernel<V, FloatSingle, FloatGroup, FloatF16>,
+        group_kernel<V, FloatSingle, FloatGroup, FloatBF16>,
         group_kernel<V, Single, IntGroup, FormatQ4_0>,
         group_kernel<V, Single, IntGroup, FormatQ4_1>,
         group_kernel<V, Single, IntGroup, FormatQ5_0>,

@@ -113,7 +113,7 @@ struct CompactPiece {
             }
         }
         if constexpr (quarter == 3) {
-            group.mend(block == 0 ? 0 : group.end(block - 1), group.end(block), out);
+            group.mend_super(block, out);
         }
     }
 };

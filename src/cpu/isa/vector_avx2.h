@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/isa/vector_twice.h"
+
 namespace ridge::cpu {
 namespace {
 
@@ -15,7 +17,7 @@ namespace {
 struct Avx2 {
     static constexpr int kRows = 8, kMaxRows = 4;
     static constexpr bool kUnsignedWide = false;
-    static constexpr int kPrefetchBytes = 4096;
+    static constexpr int kPrefetchBytes = 4096, kFloatPrefetchBytes = 8192;
     // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
     static constexpr int kGemmRegs = 1, kGemmFloatRegs = 2, kGemmFloatTile = 6;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
@@ -98,12 +100,12 @@ struct Avx2 {
         w[1] = _mm256_castsi256_ps(
             _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
     }
-    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    // Compact BF16: what the table says of the low nibbles of v, or of the high ones.
     using Table = __m256i;
     static Table load_table(const uint8_t* p) { return _mm256_broadcastsi128_si256(load16(p)); }
-    static void look_up_nibbles(Table table, Int v, Int* out) {
-        out[0] = _mm256_shuffle_epi8(table, and_bytes(v, 15));
-        out[1] = _mm256_shuffle_epi8(table, and_bytes(_mm256_srli_epi16(v, 4), 15));
+    template <bool high>
+    static Int look_up_nibbles(Table table, Int v) {
+        return _mm256_shuffle_epi8(table, and_bytes(high ? _mm256_srli_epi16(v, 4) : v, 15));
     }
     // Bytes of low and high in turn; of each 16 the first eight to out[0], the others to out[1].
     static void zip_bytes(Int low, Int high, Int* out) {
@@ -182,6 +184,9 @@ struct Avx2 {
         return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     }
 };
+
+// A whole group: for one row of floats, whose two chains of sums would wait for each other.
+using Avx2Group = Twice<Avx2>;
 
 }  // namespace
 }  // namespace ridge::cpu

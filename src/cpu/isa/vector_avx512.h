@@ -12,7 +12,7 @@ namespace {
 struct Avx512 {
     static constexpr int kRows = 16, kMaxRows = 8;
     static constexpr bool kUnsignedWide = true;
-    static constexpr int kPrefetchBytes = 4096;
+    static constexpr int kPrefetchBytes = 4096, kFloatPrefetchBytes = 8192;
     // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
     static constexpr int kGemmRegs = 2, kGemmFloatRegs = 2, kGemmFloatTile = 12;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
@@ -83,12 +83,12 @@ struct Avx512 {
         w[1] = _mm512_castsi512_ps(
             _mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
     }
-    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    // Compact BF16: what the table says of the low nibbles of v, or of the high ones.
     using Table = __m512i;
     static Table load_table(const uint8_t* p) { return _mm512_broadcast_i32x4(load16(p)); }
-    static void look_up_nibbles(Table table, Int v, Int* out) {
-        out[0] = _mm512_shuffle_epi8(table, and_bytes(v, 15));
-        out[1] = _mm512_shuffle_epi8(table, and_bytes(_mm512_srli_epi16(v, 4), 15));
+    template <bool high>
+    static Int look_up_nibbles(Table table, Int v) {
+        return _mm512_shuffle_epi8(table, and_bytes(high ? _mm512_srli_epi16(v, 4) : v, 15));
     }
     // Bytes of low and high in turn; of each 16 the first eight to out[0], the others to out[1].
     static void zip_bytes(Int low, Int high, Int* out) {

@@ -16,7 +16,7 @@ namespace {
 struct Neon4 {
     static constexpr int kRows = 4;
     static constexpr bool kUnsignedWide = false, kByteShifts = true;
-    static constexpr int kPrefetchBytes = 2048;
+    static constexpr int kPrefetchBytes = 2048, kFloatPrefetchBytes = 4096;
     using Int = uint8x16_t;
     using Float = float32x4_t;
 
@@ -78,12 +78,12 @@ struct Neon4 {
         w[0] = vreinterpretq_f32_u32(vshlq_n_u32(v, 16));
         w[1] = vreinterpretq_f32_u32(vandq_u32(v, vdupq_n_u32(0xffff0000u)));
     }
-    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    // Compact BF16: what the table says of the low nibbles of v, or of the high ones.
     using Table = uint8x16_t;
     static Table load_table(const uint8_t* p) { return vld1q_u8(p); }
-    static void look_up_nibbles(Table table, Int v, Int* out) {
-        out[0] = vqtbl1q_u8(table, vandq_u8(v, vdupq_n_u8(15)));
-        out[1] = vqtbl1q_u8(table, vshrq_n_u8(v, 4));
+    template <bool high>
+    static Int look_up_nibbles(Table table, Int v) {
+        return vqtbl1q_u8(table, high ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15)));
     }
     // Bytes of low and high in turn, the first eight of each to out[0], the others to out[1].
     static void zip_bytes(Int low, Int high, Int* out) {

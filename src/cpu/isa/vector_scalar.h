@@ -170,7 +170,7 @@ struct Scalar {
             w[1].lane[i] = float_of_bits(v.lane[i] & 0xffff0000u);
         }
     }
-    // Compact BF16: out[0] is what the table says of the low nibbles of v, out[1] of the high ones.
+    // Compact BF16: what the table says of the low nibbles of v, or of the high ones.
     struct Table {
         uint8_t entry[16];
     };
@@ -179,13 +179,13 @@ struct Scalar {
         memcpy(&table, p, sizeof table);
         return table;
     }
-    static void look_up_nibbles(const Table& table, Int v, Int* out) {
-        for (int half = 0; half < 2; half++) {
-            uint8_t bytes[4 * kRows];
-            memcpy(bytes, &v, sizeof bytes);
-            for (uint8_t& byte : bytes) byte = table.entry[(byte >> (4 * half)) & 15];
-            memcpy(&out[half], bytes, sizeof bytes);
-        }
+    template <bool high>
+    static Int look_up_nibbles(const Table& table, Int v) {
+        uint8_t bytes[4 * kRows];
+        memcpy(bytes, &v, sizeof bytes);
+        for (uint8_t& byte : bytes) byte = table.entry[(byte >> (high ? 4 : 0)) & 15];
+        memcpy(&v, bytes, sizeof bytes);
+        return v;
     }
     // Bytes of low and high in turn, the first eight of each to out[0], the others to out[1].
     static void zip_bytes(Int low, Int high, Int* out) {

@@ -10,7 +10,8 @@ template <class V>
 struct Twice {
     static constexpr int kRows = 2 * V::kRows;
     static constexpr bool kUnsignedWide = V::kUnsignedWide;
-    static constexpr int kPrefetchBytes = V::kPrefetchBytes;
+    static constexpr int kPrefetchBytes = V::kPrefetchBytes,
+                         kFloatPrefetchBytes = V::kFloatPrefetchBytes;
     struct Int {
         typename V::Int low, high;
     };
@@ -91,12 +92,10 @@ struct Twice {
     }
     using Table = typename V::Table;
     static Table load_table(const uint8_t* p) { return V::load_table(p); }
-    static void look_up_nibbles(Table table, Int v, Int* out) {
-        typename V::Int low[2], high[2];
-        V::look_up_nibbles(table, v.low, low);
-        V::look_up_nibbles(table, v.high, high);
-        out[0] = {low[0], high[0]};
-        out[1] = {low[1], high[1]};
+    template <bool high_ones>
+    static Int look_up_nibbles(Table table, Int v) {
+        return {V::template look_up_nibbles<high_ones>(table, v.low),
+                V::template look_up_nibbles<high_ones>(table, v.high)};
     }
     static void zip_bytes(Int a, Int b, Int* out) {
         typename V::Int low[2], high[2];
