@@ -22,16 +22,19 @@ constexpr int kNumWeightFormats = 17;         // in the order of FormatId (forma
 //   of codes serve offsets and mins: sum (c - offset) x = sum c x - offset * sum x.
 constexpr int kPaddedBlock = 256;
 struct Activations {
-    // float32, what matmuls on float weights read
-    const float* values;  // [n_rows, value_stride]
+    // Decode rows lie in strips of kMaxTileRows, so that all that a block of them has lies at fixed
+    // distances, or alone where there is one; prompt rows in strips of kStripRows. S of them in a
+    // strip:
+    int64_t rows_in_strip;
+    // float32, what matmuls on float weights read: element k of row r at
+    //   decode  values[r / S * value_stride + k * S + r % S]
+    //   prompt  values[r * value_stride + k]
+    const float* values;
     int64_t value_stride;
-    // int8 blocks, what matmuls on quantised weights read: decode rows one behind the other, prompt
-    // rows in strips of kStripRows, block by block. That is, element k of row r lies at
-    //   decode  codes[r * code_stride + k]
-    //   prompt  codes[r / 4 * code_stride + k / 32 * 128 + r % 4 * 32 + k % 32]
-    // and what belongs to block b at
-    //   decode  [r * block_stride + b]                  half blocks [r * block_stride + 2 b + h]
-    //   prompt  [r / 4 * block_stride + 4 b + r % 4]    [... + 4 (2 b + h) + r % 4]
+    // int8 blocks, what matmuls on quantised weights read, block by block. Element k of row r at
+    //   codes[r / S * code_stride + (k / 32 * S + r % S) * 32 + k % 32]
+    // and what belongs to block b, or to the half h of it, at
+    //   [r / S * block_stride + b * S + r % S]    [r / S * block_stride + (2 b + h) * S + r % S]
     const int8_t* codes;
     int64_t code_stride;
     const float* scales;
@@ -40,13 +43,15 @@ struct Activations {
     const float* scaled_half_sums;  // the same of half blocks of 16
     const int32_t* negated_half_sums;
     int64_t block_stride;  // of each of these five
-    // bf16, what prompts read where the machine multiplies it: in tiles of 16 rows and 32 elements,
-    // row r and element k at [r / 16][k / 32][r % 16][k % 32]
-    const uint16_t* halves;  // [n_rows / 16, half_stride]
-    int64_t half_stride;     // from one 16 rows to the next
+    // bf16, what is read where the machine multiplies it. Decode rows like codes, prompt rows in
+    // tiles of 16 rows and 32 elements: element k of row r at
+    //   decode  halves[r / S * half_stride + (k / 32 * S + r % S) * 32 + k % 32]
+    //   prompt  halves[r / 16 * half_stride + k / 32 * 512 + r % 16 * 32 + k % 32]
+    const uint16_t* halves;
+    int64_t half_stride;  // from one 16 rows to the next
 };
-// The same, to be written: one row. `step` is 1 for decode rows and kStripRows for prompt rows: how
-// many blocks lie between two of the row's.
+// The same, to be written: one row. `step` is the number of rows in a strip: from one block of the
+// row to its next.
 constexpr int kStripRows = 4;
 struct QuantisedRow {
     int8_t* codes;  // [n_padded]
@@ -159,12 +164,13 @@ struct Kernels {
     RowKernels rows;
     AttentionKernels attention;
     GroupKernel group[kNumWeightFormats];
+    Operands group_operands[kNumWeightFormats];  // compact groups: those of BF16
     GemmKernel gemm[kNumWeightFormats];
     CompactKernels compact;
     TileControl tiles;
-    // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded, into its row of tiles:
-    // element k at out[k / 32 * kTileElements + k % 32]
-    void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, uint16_t* out);
+    // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded: element k to
+    // out[k / 32 * step + k % 32]
+    void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, int64_t step, uint16_t* out);
 };
 
 // Each puts the functions of its instruction set in place of those that are there: one translation

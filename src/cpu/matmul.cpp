@@ -41,9 +41,7 @@ GroupKernel group_kernel_of(const Kernels& kernels, const Tensor& weight) {
 
 Operands operands_of(const Kernels& kernels, RowClass row_class, FormatId format) {
     if (row_class == RowClass::kPrompt) return kernels.gemm[static_cast<size_t>(format)].operands;
-    const bool floats =
-        format == FormatId::kF32 || format == FormatId::kF16 || format == FormatId::kBF16;
-    return floats ? Operands::kF32 : Operands::kInt8;
+    return kernels.group_operands[static_cast<size_t>(format)];
 }
 
 // 16 or 32 neighbouring rows of a weight.

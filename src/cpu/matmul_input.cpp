@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kQuantiseGrain = 2048;  // elements of a cut row that a thread rounds at a time
 constexpr int64_t kRowGrain = 4096;       // elements of whole rows: not worth waking a thread for
+constexpr int64_t kStripGrain = 512;      // elements of each row of a strip
+static_assert(kStripGrain % kPaddedBlock == 0 && kQuantiseGrain % kPaddedBlock == 0);
 
 // Rows of codes lie an odd number of cache lines apart: at a distance of a power of two, the slices
 // of many rows would fight for the same places of a cache.
@@ -26,13 +28,19 @@ MatmulInput::MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_
       n_rows_(n_rows),
       d_in_(d_in),
       n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock),
-      rows_in_strip_(row_class == RowClass::kPrompt ? kStripRows : 1) {}
+      rows_in_strip_(row_class == RowClass::kPrompt ? kStripRows
+                     : n_rows == 1                  ? 1
+                                                    : kMaxTileRows) {}
 
 void MatmulInput::want(Operands operands) {
     const int64_t n_blocks = n_padded_ / kBlock;
     switch (operands) {
         case Operands::kF32:
-            if (!wants_values_ && d_in_ % kBlock != 0) values_ = s_.scratch(n_rows_, n_padded_);
+            if (!wants_values_ && in_strips()) {
+                values_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_);
+            } else if (!wants_values_ && d_in_ % kBlock != 0) {
+                values_ = s_.scratch(n_rows_, n_padded_);
+            }
             wants_values_ = true;
             break;
         case Operands::kInt8:
@@ -42,8 +50,12 @@ void MatmulInput::want(Operands operands) {
             break;
         case Operands::kBF16:
             if (halves_.n_rows > 0) break;
-            halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
-                                 16 * n_padded_ + kHalfPadding, DType::kBF16);
+            if (is_prompt()) {
+                halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
+                                     16 * n_padded_, DType::kBF16);
+            } else {
+                halves_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_, DType::kBF16);
+            }
             break;
     }
 }
@@ -58,6 +70,7 @@ void MatmulInput::set(Rows x) {
     if (wants_values_ && values_.n_rows == 0) {
         x_.values = x.row<float>(0), x_.value_stride = x.stride;
     }
+    if (in_strips()) return set_strips(x);
     // A long row is cut, since blocks know nothing of each other: a decode step has one alone.
     if (n_rows_ == 1 && only_codes() && n_padded_ >= 2 * kQuantiseGrain) {
         const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
@@ -89,9 +102,39 @@ void MatmulInput::set_normed(Rows x, const Tensor& weight, float eps) {
         for (int64_t i = begin; i < end; i++) {
             float* row = normed_.row<float>(i);
             kernels_.rows.rms_norm(x.row<float>(i), d_in_, w, eps, row);
-            set_row(i, row);
+            if (!in_strips()) set_row(i, row);
         }
     });
+    if (in_strips()) set_strips(normed_);
+}
+
+// Threads share the columns of a strip, not its rows: rows lie side by side in a line of the cache.
+void MatmulInput::set_strips(Rows x) {
+    const int64_t n_pieces = (n_padded_ + kStripGrain - 1) / kStripGrain;
+    s_.pool.parallel_for(n_strips() * n_pieces, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t strip = i / n_pieces, first = i % n_pieces * kStripGrain;
+            const int64_t n = std::min(kStripGrain, n_padded_ - first);
+            if (values_.n_rows > 0) set_values(strip, first, n, x);
+            const int64_t row = strip * rows_in_strip_;
+            for (int64_t r = row; r < std::min(row + rows_in_strip_, n_rows_); r++) {
+                if (codes_.n_rows > 0) quantise(r, first, n, x.row<float>(r));
+                if (halves_.n_rows > 0) round(r, first, n, x.row<float>(r));
+            }
+        }
+    });
+}
+
+// Columns first .. first + n - 1 of a strip's rows; zeros behind the last, and of rows that are not
+// there.
+void MatmulInput::set_values(int64_t strip, int64_t first, int64_t n, Rows x) {
+    float* to = values_.row<float>(strip) + first * rows_in_strip_;
+    const int64_t n_there = std::clamp<int64_t>(d_in_ - first, 0, n);
+    memset(to, 0, static_cast<size_t>(n * rows_in_strip_) * sizeof(float));
+    for (int64_t r = 0; r < std::min(rows_in_strip_, n_rows_ - strip * rows_in_strip_); r++) {
+        const float* from = x.row<float>(strip * rows_in_strip_ + r) + first;
+        for (int64_t k = 0; k < n_there; k++) to[k * kMaxTileRows + r] = from[k];
+    }
 }
 
 void MatmulInput::set_row(int64_t row, const float* x) {
@@ -101,10 +144,7 @@ void MatmulInput::set_row(int64_t row, const float* x) {
         std::fill(to + d_in_, to + n_padded_, 0.0f);
     }
     if (codes_.n_rows > 0) quantise(row, 0, n_padded_, x);
-    if (halves_.n_rows > 0) {
-        uint16_t* tiles = halves_.row<uint16_t>(row / 16) + row % 16 * 32;
-        kernels_.bf16_row(x, d_in_, n_padded_, tiles);
-    }
+    if (halves_.n_rows > 0) round(row, 0, n_padded_, x);
 }
 
 // A strip of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
@@ -134,7 +174,16 @@ void MatmulInput::quantise(int64_t row, int64_t first, int64_t n_padded, const f
                           out);
 }
 
+void MatmulInput::round(int64_t row, int64_t first, int64_t n_padded, const float* x) {
+    const int64_t rows_side_by_side = is_prompt() ? kTileElements / kBlock : rows_in_strip_;
+    uint16_t* to = halves_.row<uint16_t>(row / rows_side_by_side) +
+                   (first / kBlock * rows_side_by_side + row % rows_side_by_side) * kBlock;
+    kernels_.bf16_row(x + first, std::clamp<int64_t>(d_in_ - first, 0, n_padded), n_padded,
+                      rows_side_by_side * kBlock, to);
+}
+
 void MatmulInput::point_at_forms() {
+    x_.rows_in_strip = rows_in_strip_;
     if (values_.n_rows > 0) x_.values = values_.row<float>(0), x_.value_stride = values_.stride;
     if (halves_.n_rows > 0) x_.halves = halves_.row<uint16_t>(0), x_.half_stride = halves_.stride;
     if (codes_.n_rows == 0) return;

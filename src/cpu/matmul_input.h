@@ -25,14 +25,19 @@ class MatmulInput {
     const Activations& activations() const { return x_; }
 
   private:
-    // One row, or of a row's quantisation a part, into the forms that are wanted.
+    // One row into the forms that are wanted; of a row, elements from `first` on into one.
     void set_row(int64_t row, const float* x);
+    void set_strips(Rows x);
+    void set_values(int64_t strip, int64_t first, int64_t n, Rows x);
     void quantise(int64_t row, int64_t first, int64_t n_padded, const float* x);
+    void round(int64_t row, int64_t first, int64_t n_padded, const float* x);
     QuantisedRow quantised_row(int64_t row) const;
     void point_at_forms();
     bool only_codes() const {
         return codes_.n_rows > 0 && values_.n_rows == 0 && halves_.n_rows == 0;
     }
+    bool is_prompt() const { return rows_in_strip_ == kStripRows; }
+    bool in_strips() const { return rows_in_strip_ == kMaxTileRows; }  // decode rows
     int64_t n_strips() const { return (n_rows_ + rows_in_strip_ - 1) / rows_in_strip_; }
 
     Step& s_;

@@ -114,33 +114,17 @@ inline void plain_super(const CompactGroup& group, int64_t s, uint8_t* plain) {
     }
 }
 
-// Two products for each activation row: values[0] w[0] to `even`, values[1] w[1] to `odd`.
-template <class V, int kN>
-[[gnu::always_inline]] inline void add_pair(const typename V::Float* w, const float* values,
-                                            int64_t stride, typename V::Float* even,
-                                            typename V::Float* odd) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kN; r++) {
-        const float* v = values + r * stride;
-        even[r] = V::fma(w[0], V::broadcast(v), even[r]);
-        odd[r] = V::fma(w[1], V::broadcast(v + 1), odd[r]);
-    }
-}
-
-template <class V, class F, int kN>
+// As dot_part_bf16.
+template <class V, class S>
 inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, const Activations& x,
                              int64_t first_row, int first_weight_row, float* tile) {
-    using Float = typename V::Float;
     const CompactGroup group(data, shape.n_supers);
     if (!group.compact) {
-        return dot_part_floats<V, F, kN>(group.supers, shape, x, first_row, first_weight_row, tile);
+        return dot_part_bf16<V, S>(group.supers, shape, x, first_row, first_weight_row, tile);
     }
     const auto table = V::load_table(group.table);
     const uint8_t* unit = group.supers;
-    const float* values = x.values + first_row * x.value_stride;
-    Float even[kN], odd[kN];
-#pragma GCC unroll 8
-    for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
+    S sums(x, first_row);
     Exceptions exceptions(group);
     auto add_half = [&]<bool last>(uint32_t u) {
         const uint8_t* at = unit + 4 * first_weight_row;
@@ -151,24 +135,18 @@ inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, cons
         typename V::Int pairs[2];
         V::zip_bytes(V::load(at + (last ? 128 : 64)), high, pairs);
 #pragma GCC unroll 2
-        for (int i = 0; i < 2; i++) {
-            Float w[2];
-            V::bf16_pairs(pairs[i], w);
-            add_pair<V, kN>(w, values + 4 * last + 2 * i, x.value_stride, even, odd);
-        }
+        for (int i = 0; i < 2; i++) sums.add_bf16(2 * last + i, pairs[i]);
     };
     const auto n_units = static_cast<uint32_t>(kCompactUnits * shape.n_supers);
-    for (uint32_t u = 0; u < n_units; u++, unit += kCompactUnitBytes, values += 8) {
+    for (uint32_t u = 0; u < n_units; u++, unit += kCompactUnitBytes) {
         if (first_weight_row == 0) {
             for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kFloatPrefetchBytes);
         }
         add_half.template operator()<false>(u);
         add_half.template operator()<true>(u);
+        sums.advance(4);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < kN; r++) {
-        V::store(tile + 16 * r + first_weight_row, V::add(even[r], odd[r]));
-    }
+    sums.store(tile + first_weight_row);
 }
 
 template <class V, class F>
@@ -176,7 +154,7 @@ struct CompactFloatGroup {
     template <int kN>
     static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
                      int64_t first_row, int first_weight_row, float* tile) {
-        dot_part_compact<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+        dot_part_compact<V, FloatSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
     }
 };
 

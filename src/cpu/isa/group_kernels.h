@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "cpu/interleaved_geometry.h"
 #include "cpu/kernels.h"
@@ -344,6 +345,20 @@ inline typename V::Int dots(typename V::Int sum, const typename V::Int* c, const
     return sum;
 }
 
+// Where kN rows of the activations lie. Several are in a strip of kMaxTileRows, at fixed distances.
+template <int kN>
+struct StripRows {
+    static constexpr int64_t step = kMaxTileRows;
+    int64_t strip, first;
+    StripRows(const Activations&, int64_t row) : strip(row / step), first(row % step) {}
+};
+template <>
+struct StripRows<1> {
+    int64_t step, strip, first;
+    StripRows(const Activations& x, int64_t row)
+        : step(x.rows_in_strip), strip(row / step), first(row % step) {}
+};
+
 // One part of kRows weight rows times kN activation rows.
 template <class V, class F, int kN>
 inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activations& x,
@@ -358,8 +373,9 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
     const int64_t super_bytes = scale_bytes + F::kBlocks * F::kCodeBytes;
     // Of a super-block, scales included, for each of its blocks.
     const int64_t lines = (super_bytes + 64 * F::kBlocks - 1) / (64 * F::kBlocks);
-    const int8_t* codes = x.codes + first_row * x.code_stride;
-    const int64_t block0 = first_row * x.block_stride;
+    const StripRows<kN> rows(x, first_row);
+    const int8_t* codes = x.codes + rows.strip * x.code_stride + 32 * rows.first;
+    const int64_t block0 = rows.strip * x.block_stride + rows.first;
 
     Float acc[kN];
 #pragma GCC unroll 8
@@ -379,8 +395,8 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
                 const Float scale = scales.scale(b);
 #pragma GCC unroll 8
                 for (int r = 0; r < kN; r++) {
-                    const int64_t xb = block0 + r * x.block_stride + at;
-                    const int8_t* xc = codes + r * x.code_stride + 32 * at;
+                    const int64_t xb = block0 + rows.step * at + r;
+                    const int8_t* xc = codes + 32 * (rows.step * at + r);
                     const Int sum =
                         dots<V, Codes::kWide, 8>(start<V, kOffset>(x.negated_sums + xb), c, xc);
                     acc[r] = V::fma(V::to_float(sum), V::mul(scale, V::broadcast(x.scales + xb)),
@@ -393,14 +409,14 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
                 const Float scale[2] = {scales.scale(b, 0), scales.scale(b, 1)};
 #pragma GCC unroll 8
                 for (int r = 0; r < kN; r++) {
-                    const int64_t xb = block0 + r * x.block_stride + at;
-                    const int64_t xh = xb + at;
-                    const int8_t* xc = codes + r * x.code_stride + 32 * at;
+                    const int64_t xb = block0 + rows.step * at + r;
+                    const int64_t xh = xb + rows.step * at;
+                    const int8_t* xc = codes + 32 * (rows.step * at + r);
                     Int sum[2];
 #pragma GCC unroll 8
                     for (int h = 0; h < 2; h++) {
                         sum[h] = dots<V, Codes::kWide, 4>(
-                            start<V, kOffset>(x.negated_half_sums + xh + h), c + 4 * h,
+                            start<V, kOffset>(x.negated_half_sums + xh + rows.step * h), c + 4 * h,
                             xc + 16 * h);
                     }
                     const Float both = V::fma(V::to_float(sum[1]), scale[1],
@@ -410,7 +426,8 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
 #pragma GCC unroll 8
                         for (int h = 0; h < 2; h++) {
                             acc[r] = V::fma(scales.min(b, h),
-                                            V::broadcast(x.scaled_half_sums + xh + h), acc[r]);
+                                            V::broadcast(x.scaled_half_sums + xh + rows.step * h),
+                                            acc[r]);
                         }
                     }
                 }
@@ -421,7 +438,42 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
     for (int r = 0; r < kN; r++) V::store(tile + 16 * r + first_weight_row, acc[r]);
 }
 
-// Floats: two chains, of even and odd k, added at the end.
+// Sums of products of float32 with pairs along k of weights: two chains, of even and odd k, added
+// at the end.
+template <class V, int kN>
+struct FloatSums {
+    const StripRows<kN> rows;
+    const float* values;
+    typename V::Float even[kN], odd[kN];
+
+    FloatSums(const Activations& x, int64_t first_row)
+        : rows(x, first_row), values(x.values + rows.strip * x.value_stride + rows.first) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
+    }
+    // Pair i of those that are next.
+    [[gnu::always_inline]] void add(int i, const typename V::Float* w) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) {
+            const float* v = values + 2 * i * rows.step + r;
+            even[r] = V::fma(w[0], V::broadcast(v), even[r]);
+            odd[r] = V::fma(w[1], V::broadcast(v + rows.step), odd[r]);
+        }
+    }
+    [[gnu::always_inline]] void add_bf16(int i, typename V::Int pair) {
+        typename V::Float w[2];
+        V::bf16_pairs(pair, w);
+        add(i, w);
+    }
+    void advance(int n_pairs) {
+        values += 2 * n_pairs * rows.step;
+    }
+    void store(float* tile) const {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) V::store(tile + 16 * r, V::add(even[r], odd[r]));
+    }
+};
+
 struct FloatBF16 {
     static constexpr Geometry kGeometry = kGeometryBF16;
     template <class V>
@@ -449,35 +501,43 @@ struct FloatF32 {
 template <class V, class F, int kN>
 inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, const Activations& x,
                             int64_t first_row, int first_weight_row, float* tile) {
-    using Float = typename V::Float;
     constexpr int kLines = F::kGeometry.code_bytes / 64 / 4;  // of four pairs
-    Float even[kN], odd[kN];
-#pragma GCC unroll 8
-    for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
-    const float* values = x.values + first_row * x.value_stride;
-    for (int64_t s = 0; s < shape.n_supers; s++, group += F::kGeometry.code_bytes, values += 32) {
+    FloatSums<V, kN> sums(x, first_row);
+    for (int64_t s = 0; s < shape.n_supers; s++, group += F::kGeometry.code_bytes) {
         for (int four = 0; four < 4; four++) {
             if (first_weight_row == 0) {
                 for (int i = 0; i < kLines; i++) {
                     V::prefetch(group + 64 * (kLines * four + i) + V::kFloatPrefetchBytes);
                 }
             }
-            for (int pair = 4 * four; pair < 4 * four + 4; pair++) {
-                Float w[2];
-                F::template load<V>(group, pair, first_weight_row, w);
-#pragma GCC unroll 8
-                for (int r = 0; r < kN; r++) {
-                    const float* v = values + r * x.value_stride + 2 * pair;
-                    even[r] = V::fma(w[0], V::broadcast(v), even[r]);
-                    odd[r] = V::fma(w[1], V::broadcast(v + 1), odd[r]);
-                }
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) {
+                typename V::Float w[2];
+                F::template load<V>(group, 4 * four + i, first_weight_row, w);
+                sums.add(i, w);
             }
+            sums.advance(4);
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < kN; r++) {
-        V::store(tile + 16 * r + first_weight_row, V::add(even[r], odd[r]));
+    sums.store(tile + first_weight_row);
+}
+
+// BF16, whose pairs S (FloatSums, or what multiplies bf16) takes as they lie.
+template <class V, class S>
+inline void dot_part_bf16(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                          int64_t first_row, int first_weight_row, float* tile) {
+    S sums(x, first_row);
+    for (int64_t four = 0; four < 4 * shape.n_supers; four++, group += 256) {
+        if (first_weight_row == 0) {
+            for (int i = 0; i < 4; i++) V::prefetch(group + 64 * i + V::kFloatPrefetchBytes);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            sums.add_bf16(i, V::load(group + 64 * i + 4 * first_weight_row));
+        }
+        sums.advance(4);
     }
+    sums.store(tile + first_weight_row);
 }
 
 template <class V, class F>
@@ -493,7 +553,11 @@ struct FloatGroup {
     template <int kN>
     static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
                      int64_t first_row, int first_weight_row, float* tile) {
-        dot_part_floats<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+        if constexpr (std::is_same_v<F, FloatBF16>) {
+            dot_part_bf16<V, FloatSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
+        } else {
+            dot_part_floats<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+        }
     }
 };
 
@@ -520,7 +584,7 @@ void group_kernel(const uint8_t* group, const PackedShape& shape, const Activati
 
 // In the order of FormatId.
 template <class V, class Single = V, class FloatSingle = Single>
-void fill_group_kernels(GroupKernel* table) {
+void fill_group_kernels(Kernels& into) {
     const GroupKernel kernels[kNumWeightFormats] = {
         group_kernel<V, FloatSingle, FloatGroup, FloatF32>,
         group_kernel<V, FloatSingle, FloatGroup, FloatF16>,
@@ -540,7 +604,10 @@ void fill_group_kernels(GroupKernel* table) {
         group_kernel<V, Single, IntGroup, FormatAffine4>,
         group_kernel<V, Single, IntGroup, FormatAffine8>,
     };
-    for (int i = 0; i < kNumWeightFormats; i++) table[i] = kernels[i];
+    for (int i = 0; i < kNumWeightFormats; i++) {
+        into.group[i] = kernels[i];
+        into.group_operands[i] = i <= kBF16Index ? Operands::kF32 : Operands::kInt8;
+    }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ void add_avx2_kernels(Kernels& kernels) {
     kernels.quantise_row = quantise_row;
     fill_row_kernels(kernels.rows);
     kernels.bf16_row = bf16_row;
-    fill_group_kernels<Avx2, Avx2, Avx2Group>(kernels.group);
+    fill_group_kernels<Avx2, Avx2, Avx2Group>(kernels);
     fill_gemm_kernels<Avx2>(kernels.gemm);
     fill_compact_kernels<Avx2, Avx2Group>(kernels.compact);
     kernels.compact.measure = measure_compact;

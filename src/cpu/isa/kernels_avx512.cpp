@@ -13,7 +13,7 @@ void add_avx512_kernels(Kernels& kernels) {
     kernels.quantise_row = quantise_row;
     fill_row_kernels(kernels.rows);
     kernels.bf16_row = bf16_row;
-    fill_group_kernels<Avx512>(kernels.group);
+    fill_group_kernels<Avx512>(kernels);
     fill_gemm_kernels<Avx512>(kernels.gemm);
     fill_compact_kernels<Avx512>(kernels.compact);
     kernels.compact.measure = measure_compact;

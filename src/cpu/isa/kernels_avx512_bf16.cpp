@@ -54,10 +54,63 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
 
 constexpr int kHalfSliceBlocks = 8;
 
+// Sums of products of bf16 with pairs along k: two chains, of even and odd pairs, added at the end.
+template <class V, int kN>
+struct HalfSums {
+    const StripRows<kN> rows;
+    const uint16_t* halves;
+    int n_fours = 0;
+    typename V::Float sums[2][kN];
+
+    HalfSums(const Activations& x, int64_t first_row)
+        : rows(x, first_row), halves(x.halves + rows.strip * x.half_stride + kBlock * rows.first) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) sums[0][r] = sums[1][r] = V::zero_float();
+    }
+    // Pair i of the four that are next.
+    [[gnu::always_inline]] void add_bf16(int i, typename V::Int pair) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) {
+            uint32_t two;
+            memcpy(&two, halves + kBlock * r + 2 * i, sizeof two);
+            sums[i % 2][r] = V::dot_bf16(sums[i % 2][r], pair, V::splat_pair(two));
+        }
+    }
+    // By four pairs; after four of these are a block's end and the other rows'.
+    void advance(int) {
+        n_fours = (n_fours + 1) % 4;
+        halves += n_fours == 0 ? kBlock * (rows.step - 1) + 8 : 8;
+    }
+    void store(float* tile) const {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN; r++) V::store(tile + 16 * r, V::add(sums[0][r], sums[1][r]));
+    }
+};
+
+template <class V, class>
+struct HalfGroup {
+    template <int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part_bf16<V, HalfSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+template <class V, class>
+struct CompactHalfGroup {
+    template <int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part_compact<V, HalfSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+
 }  // namespace
 
-// F32 weights and caches keep their float32 products.
+// F32 weights and caches, and decode rows times F16, keep their float32 products.
 void add_avx512_bf16_kernels(Kernels& kernels) {
+    kernels.group[kBF16Index] = group_kernel<Avx512Bf16, Avx512Bf16, HalfGroup, FloatBF16>;
+    kernels.group_operands[kBF16Index] = Operands::kBF16;
+    kernels.compact.group = group_kernel<Avx512Bf16, Avx512Bf16, CompactHalfGroup, FloatBF16>;
     kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_as_bf16<Avx512Bf16>,
                                multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};

@@ -13,7 +13,7 @@ void add_scalar_kernels(Kernels& kernels) {
     kernels.quantise_row = quantise_row;
     fill_row_kernels(kernels.rows);
     kernels.bf16_row = bf16_row;
-    fill_group_kernels<Scalar>(kernels.group);
+    fill_group_kernels<Scalar>(kernels);
     fill_gemm_kernels<Scalar>(kernels.gemm);
     fill_compact_kernels<Scalar>(kernels.compact);
     kernels.compact.measure = measure_compact;

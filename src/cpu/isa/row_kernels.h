@@ -52,7 +52,7 @@ void quantise_row(const float* x, int64_t n, int64_t n_padded, const QuantisedRo
 }
 
 // bf16_row: x [n] f32 to bf16, to nearest even; a NaN stays one. Zeros behind, up to n_padded.
-//   Element k at out[k / 32 * kTileElements + k % 32].
+//   Element k at out[k / 32 * step + k % 32].
 inline void bf16_block(const float* __restrict x, uint16_t* __restrict out) {
     for (int i = 0; i < kBlock; i++) {
         const uint32_t bits = bits_of_float(x[i]);
@@ -62,15 +62,15 @@ inline void bf16_block(const float* __restrict x, uint16_t* __restrict out) {
     }
 }
 
-void bf16_row(const float* x, int64_t n, int64_t n_padded, uint16_t* out) {
+void bf16_row(const float* x, int64_t n, int64_t n_padded, int64_t step, uint16_t* out) {
     int64_t block = 0;
     for (; (block + 1) * kBlock <= n; block++) {
-        bf16_block(x + kBlock * block, out + kTileElements * block);
+        bf16_block(x + kBlock * block, out + step * block);
     }
     for (; block * kBlock < n_padded; block++) {
         float padded[kBlock] = {};
         for (int64_t i = block * kBlock; i < n; i++) padded[i - block * kBlock] = x[i];
-        bf16_block(padded, out + kTileElements * block);
+        bf16_block(padded, out + step * block);
     }
 }
 
