@@ -106,7 +106,7 @@ inline void plain_super(const CompactGroup& group, typename V::Table table, int6
 // All rows of it, out of memory.
 template <class V>
 inline void plain_super(const CompactGroup& group, int64_t s, uint8_t* plain) {
-    const uint8_t* ahead = group.supers + s * kCompactSuperBytes + V::kFloatPrefetchBytes;
+    const uint8_t* ahead = group.supers + s * kCompactSuperBytes + V::kPrefetchBytes;
     for (int i = 0; i < kCompactSuperBytes; i += 64) V::prefetch(ahead + i);
     const auto table = V::load_table(group.table);
     for (int row = 0; row < kGroupRows; row += V::kRows) {
@@ -140,7 +140,7 @@ inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, cons
     const auto n_units = static_cast<uint32_t>(kCompactUnits * shape.n_supers);
     for (uint32_t u = 0; u < n_units; u++, unit += kCompactUnitBytes) {
         if (first_weight_row == 0) {
-            for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kFloatPrefetchBytes);
+            for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kPrefetchBytes);
         }
         add_half.template operator()<false>(u);
         add_half.template operator()<true>(u);

@@ -507,7 +507,7 @@ inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, cons
         for (int four = 0; four < 4; four++) {
             if (first_weight_row == 0) {
                 for (int i = 0; i < kLines; i++) {
-                    V::prefetch(group + 64 * (kLines * four + i) + V::kFloatPrefetchBytes);
+                    V::prefetch(group + 64 * (kLines * four + i) + V::kPrefetchBytes);
                 }
             }
 #pragma GCC unroll 4
@@ -529,7 +529,7 @@ inline void dot_part_bf16(const uint8_t* group, const PackedShape& shape, const 
     S sums(x, first_row);
     for (int64_t four = 0; four < 4 * shape.n_supers; four++, group += 256) {
         if (first_weight_row == 0) {
-            for (int i = 0; i < 4; i++) V::prefetch(group + 64 * i + V::kFloatPrefetchBytes);
+            for (int i = 0; i < 4; i++) V::prefetch(group + 64 * i + V::kPrefetchBytes);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {

@@ -17,7 +17,7 @@ namespace {
 struct Avx2 {
     static constexpr int kRows = 8, kMaxRows = 4;
     static constexpr bool kUnsignedWide = false;
-    static constexpr int kPrefetchBytes = 4096, kFloatPrefetchBytes = 8192;
+    static constexpr int kPrefetchBytes = 8192;
     // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
     static constexpr int kGemmRegs = 1, kGemmFloatRegs = 2, kGemmFloatTile = 6;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.

@@ -12,7 +12,7 @@ namespace {
 struct Avx512 {
     static constexpr int kRows = 16, kMaxRows = 8;
     static constexpr bool kUnsignedWide = true;
-    static constexpr int kPrefetchBytes = 4096, kFloatPrefetchBytes = 8192;
+    static constexpr int kPrefetchBytes = 8192;
     // Registers of weight rows in a tile of codes; the same, and rows of the input, of floats.
     static constexpr int kGemmRegs = 2, kGemmFloatRegs = 2, kGemmFloatTile = 12;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.

@@ -16,7 +16,7 @@ namespace {
 struct Neon4 {
     static constexpr int kRows = 4;
     static constexpr bool kUnsignedWide = false, kByteShifts = true;
-    static constexpr int kPrefetchBytes = 2048, kFloatPrefetchBytes = 4096;
+    static constexpr int kPrefetchBytes = 4096;
     using Int = uint8x16_t;
     using Float = float32x4_t;
 

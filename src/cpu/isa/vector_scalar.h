@@ -11,7 +11,7 @@ namespace {
 struct Scalar {
     static constexpr int kRows = 4, kMaxRows = 2;
     static constexpr bool kUnsignedWide = true;
-    static constexpr int kPrefetchBytes = 2048, kFloatPrefetchBytes = 2048;
+    static constexpr int kPrefetchBytes = 2048;
     static constexpr int kGemmRegs = 1, kGemmFloatRegs = 2, kGemmFloatTile = 2;
     // Attention: registers that hold sums of a decode step; rows and vectors of a prompt's tile.
     static constexpr int kSumRegisters = 4, kPromptRows = 2, kPromptVectors = 2;

@@ -10,8 +10,7 @@ template <class V>
 struct Twice {
     static constexpr int kRows = 2 * V::kRows;
     static constexpr bool kUnsignedWide = V::kUnsignedWide;
-    static constexpr int kPrefetchBytes = V::kPrefetchBytes,
-                         kFloatPrefetchBytes = V::kFloatPrefetchBytes;
+    static constexpr int kPrefetchBytes = V::kPrefetchBytes;
     struct Int {
         typename V::Int low, high;
     };
