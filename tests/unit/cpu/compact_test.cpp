@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/half.h"
 #include "cases/random.h"
 #include "cpu/interleaved.h"
 #include "cpu/isa.h"
@@ -86,21 +87,36 @@ void expect_rows_come_back(const Weight& weight, const Tensor& packed) {
     }
 }
 
+// Activations of a strip of rows, as decode kernels read them: as float32, and rounded to bf16.
+struct Strip {
+    std::vector<float> values;
+    std::vector<uint16_t> halves;
+    cpu::Activations activations{};
+
+    Strip(int64_t n_cols, int64_t n_padded) {
+        constexpr int64_t kRows = cpu::kMaxTileRows;
+        values.resize(static_cast<size_t>(kRows * n_padded));
+        halves.resize(values.size());
+        Random random(test_seed(), 77);
+        for (int64_t r = 0; r < kRows; r++) {
+            for (int64_t k = 0; k < n_cols; k++) {
+                const float x = random.normal();
+                values[static_cast<size_t>(k * kRows + r)] = x;
+                halves[static_cast<size_t>((k / 32 * kRows + r) * 32 + k % 32)] = to_bf16(x).bits;
+            }
+        }
+        activations.rows_in_strip = kRows;
+        activations.values = values.data(), activations.value_stride = kRows * n_padded;
+        activations.halves = halves.data(), activations.half_stride = kRows * n_padded;
+    }
+};
+
 // Decode kernels on compact groups and on plain ones: the same bits, for any number of rows.
 void expect_same_products(const Weight& weight, const Packed& compact,
                           const cpu::Kernels& kernels) {
     const cpu::PackedShape shape = cpu::packed_shape(weight.tensor);
-    const int64_t stride = 32 * shape.n_supers;
-    Random random(test_seed(), 77);
-    std::vector<float> x(static_cast<size_t>(stride * cpu::kMaxTileRows));
-    for (int r = 0; r < cpu::kMaxTileRows; r++) {
-        for (int64_t k = 0; k < weight.tensor.n_cols(); k++) {
-            x[static_cast<size_t>(r * stride + k)] = random.normal();
-        }
-    }
-    cpu::Activations activations{};
-    activations.values = x.data();
-    activations.value_stride = stride;
+    const Strip strip(weight.tensor.n_cols(), 32 * shape.n_supers);
+    const cpu::Activations& activations = strip.activations;
     std::vector<std::byte> plain(static_cast<size_t>(cpu::group_bytes(weight.tensor)));
     for (int64_t g = 0; g < cpu::n_groups(weight.tensor); g++) {
         cpu::pack_group(weight.tensor, g, plain.data());
