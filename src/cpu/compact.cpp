@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
-#include "cpu/interleaved_geometry.h"
+#include "cpu/interleaved.h"
 #include "cpu/kernels.h"
 
 namespace ridge::cpu {
@@ -17,28 +17,14 @@ const CompactKernels& kernels_in(const void* kernels) {
     return static_cast<const Kernels*>(kernels)->compact;
 }
 
-Bf16Rows rows_of(const Tensor& weight, int64_t group) {
-    CHECK(weight.format->id == FormatId::kBF16 && weight.layout == &row_major_layout());
-    const Plane& plane = weight.planes[0];
-    const int64_t first = group * kGroupRows;
-    Bf16Rows rows{};
-    rows.n_cols = weight.n_cols();
-    rows.n_rows = static_cast<int>(std::min<int64_t>(kGroupRows, weight.n_rows() - first));
-    for (int r = 0; r < rows.n_rows; r++) {
-        rows.row[r] =
-            reinterpret_cast<const uint8_t*>(plane.data) + (first + r) * plane.row_stride_bytes;
-    }
-    return rows;
-}
-
 PartPlan measure_part(const Tensor& row_major, int64_t part, const void* kernels) {
-    const CompactPlan plan = kernels_in(kernels).measure(rows_of(row_major, part));
+    const CompactPlan plan = kernels_in(kernels).measure(rows_of_group(row_major, part));
     return {plan.n_bytes, plan.how};
 }
 
 void pack_part(const Tensor& row_major, int64_t part, const PartPlan& plan, const void* kernels,
                std::byte* out) {
-    kernels_in(kernels).pack(rows_of(row_major, part), {plan.n_bytes, plan.how},
+    kernels_in(kernels).pack(rows_of_group(row_major, part), {plan.n_bytes, plan.how},
                              reinterpret_cast<uint8_t*>(out));
 }
 

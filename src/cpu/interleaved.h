@@ -21,8 +21,10 @@ inline int64_t n_groups(const Tensor& weight) {
     return (weight.n_rows() + kGroupRows - 1) / kGroupRows;
 }
 
-// Packs rows 16 group .. 16 group + 15 of a row_major weight; out [group_bytes(weight)].
-void pack_group(const Tensor& weight, int64_t group, std::byte* out);
+// Rows 16 group .. 16 group + 15 of a row_major weight, and how they are packed:
+// out [group_bytes(weight)].
+GroupRows rows_of_group(const Tensor& weight, int64_t group);
+void pack_group(const Kernels& kernels, const Tensor& weight, int64_t group, std::byte* out);
 
 // Group `group` of a weight that is interleaved, and not compact.
 inline const uint8_t* group_data(const Tensor& weight, int64_t group) {

@@ -140,20 +140,25 @@ struct GemmKernel {
     TileKernel tiles = {};  // null: by `multiply`
 };
 
-// Compact BF16 groups (interleaved_geometry.h), beside the plain ones.
-struct Bf16Rows {  // the rows of a weight that go into a group
-    const uint8_t* row[kGroupRows];
+// The rows of a weight that go into a group, as files have them; and how they become a group
+// (interleaved_geometry.h). Rows and super-blocks that are not there become zeros.
+struct GroupRows {
+    const uint8_t* plane[3][kGroupRows];  // format/tensor.h; the first of all but affine formats
     int n_rows;
     int64_t n_cols;
+    int group_size, scale_dtype;  // as in PackedShape
 };
+using PackKernel = void (*)(const GroupRows& rows, uint8_t* out);
+
+// Compact BF16 groups (interleaved_geometry.h), beside the plain ones.
 struct CompactPlan {
     int64_t n_bytes;  // of the group
     uint32_t how;     // for `pack`
 };
 struct CompactKernels {
     bool faster;  // than plain groups, on machines that this instruction set is for
-    CompactPlan (*measure)(const Bf16Rows& rows);
-    void (*pack)(const Bf16Rows& rows, const CompactPlan& plan, uint8_t* out);
+    CompactPlan (*measure)(const GroupRows& rows);
+    void (*pack)(const GroupRows& rows, const CompactPlan& plan, uint8_t* out);
     GroupKernel group;
     GemmKernel gemm;
 };
@@ -166,6 +171,7 @@ struct Kernels {
     GroupKernel group[kNumWeightFormats];
     Operands group_operands[kNumWeightFormats];  // compact groups: those of BF16
     GemmKernel gemm[kNumWeightFormats];
+    PackKernel pack[kNumWeightFormats];
     CompactKernels compact;
     TileControl tiles;
     // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded: element k to

@@ -113,7 +113,7 @@ const uint8_t* Matmul::group(const Tensor& weight, int64_t group, int worker, in
     if (is_compact(weight)) return compact_group(weight, group);
     if (weight.layout != &row_major_layout()) return group_data(weight, group);
     auto* at = reinterpret_cast<std::byte*>(packed_.row<float>(worker)) + room * packed_bytes_;
-    pack_group(weight, group, at);
+    pack_group(kernels_, weight, group, at);
     return reinterpret_cast<const uint8_t*>(at);
 }
 

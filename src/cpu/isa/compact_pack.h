@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/interleaved_geometry.h"
+#include "cpu/isa/pack_groups.h"
 #include "cpu/isa/wide_bytes.h"
 #include "cpu/kernels.h"
 
@@ -43,16 +44,16 @@ inline ClassRange best_range(const uint32_t* count) {
 
 // Of each row an eighth, one piece, which lies elsewhere in each. The next row is fetched
 // meanwhile: all of it will be read.
-inline ClassRange sampled_range(const Bf16Rows& rows) {
+inline ClassRange sampled_range(const GroupRows& rows) {
     uint32_t count[2][256] = {};  // of high bytes, in turn: equal ones follow each other
     const int64_t n = (rows.n_cols + kSampledShare - 1) / kSampledShare;
     for (int r = 0; r < rows.n_rows; r++) {
         for (int64_t at = 0; r + 1 < rows.n_rows && at < 2 * rows.n_cols; at += 64) {
-            __builtin_prefetch(rows.row[r + 1] + at);
+            __builtin_prefetch(rows.plane[0][r + 1] + at);
         }
         const int64_t begin = n * (r % kSampledShare);
         const int64_t end = begin + n < rows.n_cols ? begin + n : rows.n_cols;
-        for (int64_t k = begin; k < end; k++) count[k % 2][rows.row[r][2 * k + 1]]++;
+        for (int64_t k = begin; k < end; k++) count[k % 2][rows.plane[0][r][2 * k + 1]]++;
     }
     uint32_t classes[128];
     for (int i = 0; i < 128; i++) {
@@ -68,11 +69,11 @@ inline T not_in(T classes, ClassRange range) {
     return range.zeros ? outside & as<T>(classes != T{}) : outside;
 }
 
-inline int64_t count_exceptions(const Bf16Rows& rows, ClassRange range) {
+inline int64_t count_exceptions(const GroupRows& rows, ClassRange range) {
     constexpr int kStep = kWideBytes / 2;
     int64_t total = 0;
     for (int r = 0; r < rows.n_rows; r++) {
-        const uint8_t* row = rows.row[r];
+        const uint8_t* row = rows.plane[0][r];
         int64_t k = 0;
         while (k + kStep <= rows.n_cols) {
             Wide16 sum{};
@@ -101,7 +102,7 @@ inline int64_t compact_header_bytes(int64_t n_supers, int64_t n_exceptions) {
 // group is compact.
 constexpr uint32_t kZeros = 0x80, kCompact = 0x100;
 
-CompactPlan measure_compact(const Bf16Rows& rows) {
+CompactPlan measure_compact(const GroupRows& rows) {
     const int64_t n_supers = (rows.n_cols + 31) / 32;
     const ClassRange range = sampled_range(rows);
     const int64_t n = count_exceptions(rows, range);
@@ -109,17 +110,6 @@ CompactPlan measure_compact(const Bf16Rows& rows) {
     if (n > kExceptionsMost * n_supers || !counted) return {64 + 1024 * n_supers, 0};
     return {compact_header_bytes(n_supers, n) + kCompactSuperBytes * n_supers,
             kCompact | static_cast<uint32_t>(range.first) | (range.zeros ? kZeros : 0)};
-}
-
-// Of the rows from 4 `four` on, four for each lane, the pairs of 16 bytes a row: pair[i] has all
-// rows' i-th.
-inline void load_pairs(const uint8_t* const* rows, int four, int64_t at, Wide8* pair) {
-    Wide8 row[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        row[i] = gather_lanes([&](int lane) { return rows[4 * (four + lane) + i] + at; });
-    }
-    transpose_words(row, pair);
 }
 
 class CompactWriter {
@@ -136,14 +126,14 @@ class CompactWriter {
         }
     }
     // What may stand where there is no weight: a high byte in the table, above a low byte of 0.
-    uint8_t filler() const { return static_cast<uint8_t>(range_.zeros ? 0 : range_.first); }
+    uint16_t filler() const { return static_cast<uint16_t>(range_.zeros ? 0 : range_.first << 8); }
 
     // One super-block: 16 rows of 64 bytes, at `at` in each.
     void write(const uint8_t* const* rows, int64_t at, int64_t s, uint8_t* out) {
         for (int u = 0; u < kCompactUnits; u++) {
             for (int four = 0; four < 4; four += kLanes) {
                 Wide8 pair[4];
-                load_pairs(rows, four, at + 16 * u, pair);
+                load_words(rows, four, at + 16 * u, pair);
                 write_rows(pair, out + kCompactUnitBytes * u + 16 * four,
                            static_cast<uint32_t>(8 * s + 2 * u) << 14 |
                                static_cast<uint32_t>(16 * four) << 8);
@@ -195,47 +185,7 @@ class CompactWriter {
     int n_later_ = 0;
 };
 
-// A super-block's rows, where some are not there or end within it: as one that is whole.
-struct PaddedSuper {
-    alignas(64) uint8_t bytes[kGroupRows][64];
-    const uint8_t* rows[kGroupRows];
-
-    PaddedSuper(const Bf16Rows& from, int64_t at, uint8_t filler) {
-        const int64_t left = 2 * from.n_cols - at;
-        for (int r = 0; r < kGroupRows; r++) {
-            for (int i = 0; i < 64; i += 2) bytes[r][i] = 0, bytes[r][i + 1] = filler;
-            rows[r] = bytes[r];
-            if (r < from.n_rows) {
-                memcpy(bytes[r], from.row[r] + at, static_cast<size_t>(left < 64 ? left : 64));
-            }
-        }
-    }
-};
-
-inline void write_plain_super(const uint8_t* const* rows, int64_t at, uint8_t* out) {
-    for (int u = 0; u < kCompactUnits; u++) {
-        for (int four = 0; four < 4; four += kLanes) {
-            Wide8 pair[4];
-            load_pairs(rows, four, at + 16 * u, pair);
-            for (int i = 0; i < 4; i++) store_wide(out + 256 * u + 64 * i + 16 * four, pair[i]);
-        }
-    }
-}
-
-// Calls write(rows, at, s) for each super-block, of rows that are all there.
-template <class Write>
-inline void for_each_super(const Bf16Rows& rows, uint8_t filler, Write write) {
-    for (int64_t s = 0; 32 * s < rows.n_cols; s++) {
-        if (rows.n_rows == kGroupRows && 32 * (s + 1) <= rows.n_cols) {
-            write(rows.row, 64 * s, s);
-        } else {
-            const PaddedSuper padded(rows, 64 * s, filler);
-            write(padded.rows, int64_t{0}, s);
-        }
-    }
-}
-
-void pack_compact(const Bf16Rows& rows, const CompactPlan& plan, uint8_t* out) {
+void pack_compact(const GroupRows& rows, const CompactPlan& plan, uint8_t* out) {
     const int64_t n_supers = (rows.n_cols + 31) / 32;
     const bool compact = (plan.how & kCompact) != 0;
     const int64_t super_bytes = compact ? kCompactSuperBytes : 1024;
@@ -245,16 +195,12 @@ void pack_compact(const Bf16Rows& rows, const CompactPlan& plan, uint8_t* out) {
     memcpy(out + kCompactOffset, &offset, sizeof offset);
     memcpy(out + kCompactFlag, &flag, sizeof flag);
     uint8_t* supers = out + offset;
-    if (!compact) {
-        for_each_super(rows, 0, [&](const uint8_t* const* row, int64_t at, int64_t s) {
-            write_plain_super(row, at, supers + 1024 * s);
-        });
-        return;
-    }
+    if (!compact) return pack_floats<2, write_words>(rows, supers);
     CompactWriter writer(plan.how, n_supers, out);
-    for_each_super(rows, writer.filler(), [&](const uint8_t* const* row, int64_t at, int64_t s) {
-        writer.write(row, at, s, supers + kCompactSuperBytes * s);
-    });
+    for_each_64(rows, 2 * rows.n_cols, n_supers, writer.filler(),
+                [&](const uint8_t* const* row, int64_t at, int64_t s) {
+                    writer.write(row, at, s, supers + kCompactSuperBytes * s);
+                });
     writer.finish();
 }
 

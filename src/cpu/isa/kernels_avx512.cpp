@@ -16,6 +16,7 @@ void add_avx512_kernels(Kernels& kernels) {
     fill_group_kernels<Avx512>(kernels);
     fill_gemm_kernels<Avx512>(kernels.gemm);
     fill_compact_kernels<Avx512>(kernels.compact);
+    fill_pack_kernels(kernels.pack);
     kernels.compact.measure = measure_compact;
     kernels.compact.pack = pack_compact;
     kernels.compact.faster = true;

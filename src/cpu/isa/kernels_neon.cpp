@@ -16,6 +16,7 @@ void add_neon_kernels(Kernels& kernels) {
     fill_group_kernels<Neon8, Neon16>(kernels);
     fill_gemm_kernels<Neon8>(kernels.gemm);
     fill_compact_kernels<Neon8, Neon16>(kernels.compact);
+    fill_pack_kernels(kernels.pack);
     kernels.compact.measure = measure_compact;
     kernels.compact.pack = pack_compact;
     kernels.compact.faster = true;

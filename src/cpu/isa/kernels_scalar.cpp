@@ -16,6 +16,7 @@ void add_scalar_kernels(Kernels& kernels) {
     fill_group_kernels<Scalar>(kernels);
     fill_gemm_kernels<Scalar>(kernels.gemm);
     fill_compact_kernels<Scalar>(kernels.compact);
+    fill_pack_kernels(kernels.pack);
     kernels.compact.measure = measure_compact;
     kernels.compact.pack = pack_compact;
     kernels.compact.faster = false;

@@ -119,7 +119,7 @@ void expect_same_products(const Weight& weight, const Packed& compact,
     const cpu::Activations& activations = strip.activations;
     std::vector<std::byte> plain(static_cast<size_t>(cpu::group_bytes(weight.tensor)));
     for (int64_t g = 0; g < cpu::n_groups(weight.tensor); g++) {
-        cpu::pack_group(weight.tensor, g, plain.data());
+        cpu::pack_group(kernels, weight.tensor, g, plain.data());
         const auto n_weights =
             std::min<int64_t>(cpu::kGroupRows, weight.tensor.n_rows() - g * cpu::kGroupRows);
         for (int n = 1; n <= cpu::kMaxTileRows; n++) {
@@ -150,7 +150,7 @@ void expect_same_slices(const Weight& weight, const Packed& compact, const cpu::
     std::vector<uint8_t> plain(static_cast<size_t>(cpu::group_bytes(weight.tensor)));
     // Groups alone that are whole: what fills the others up differs.
     for (int64_t g = 0; g < weight.tensor.n_rows() / cpu::kGroupRows; g++) {
-        cpu::pack_group(weight.tensor, g, reinterpret_cast<std::byte*>(plain.data()));
+        cpu::pack_group(kernels, weight.tensor, g, reinterpret_cast<std::byte*>(plain.data()));
         for (int64_t first = 0; first < shape.n_supers; first += from_plain.slice_blocks) {
             const int64_t n = std::min<int64_t>(from_plain.slice_blocks, shape.n_supers - first);
             const size_t n_bytes = static_cast<size_t>(n) * block_bytes;

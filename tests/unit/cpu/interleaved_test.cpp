@@ -7,27 +7,39 @@
 #include <vector>
 
 #include "cases/random_weights.h"
+#include "cpu/isa.h"
+#include "cpu/kernels_of_isa.h"
 #include "support/seed.h"
 
 namespace ridge {
 namespace {
 
-// Every row of the weight, packed and as it was, bit for bit.
+// All groups of the weight, behind one another.
+std::vector<std::byte> packed_by(const cpu::Kernels& kernels, const Tensor& weight) {
+    const auto bytes = static_cast<size_t>(cpu::group_bytes(weight));
+    std::vector<std::byte> memory(bytes * static_cast<size_t>(cpu::n_groups(weight)),
+                                  std::byte{0xff});
+    for (int64_t g = 0; g < cpu::n_groups(weight); g++) {
+        cpu::pack_group(kernels, weight, g, memory.data() + static_cast<size_t>(g) * bytes);
+    }
+    return memory;
+}
+
+// Every row of the weight, packed and as it was, bit for bit; packed to the same bytes by every
+// instruction set.
 void expect_same_rows(const CaseWeight& weight, int64_t d_in) {
     SCOPED_TRACE(fmt::format("{} [{}, {}], groups of {}, RIDGE_SEED={}",
                              format_of(weight.format).name, weight.d_out, d_in, weight.group_size,
                              test_seed()));
     RandomWeights random(test_seed());
     const Tensor plain = random.linear(weight, d_in, 1, 1).weight;
-    const auto bytes = static_cast<size_t>(cpu::group_bytes(plain));
-    std::vector<std::byte> memory(bytes * static_cast<size_t>(cpu::n_groups(plain)),
-                                  std::byte{0xff});
-    for (int64_t g = 0; g < cpu::n_groups(plain); g++) {
-        cpu::pack_group(plain, g, memory.data() + static_cast<size_t>(g) * bytes);
+    const std::vector<std::byte> memory = packed_by(cpu::kernels_of_isa(Isa::kScalar), plain);
+    for (Isa isa : available_isas()) {
+        EXPECT_TRUE(packed_by(cpu::kernels_of_isa(isa), plain) == memory) << isa_name(isa);
     }
     Tensor packed = plain;
     packed.layout = &cpu::interleaved_layout();
-    packed.planes = {Plane{memory.data(), static_cast<int64_t>(bytes) / cpu::kGroupRows}};
+    packed.planes = {Plane{memory.data(), cpu::group_bytes(plain) / cpu::kGroupRows}};
     std::vector<float> want(static_cast<size_t>(d_in)), got(static_cast<size_t>(d_in));
     for (int64_t row = 0; row < weight.d_out; row++) {
         unpack_row(plain, row, want.data());

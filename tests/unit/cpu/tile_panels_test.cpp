@@ -144,7 +144,7 @@ TEST(TilePanels, sums_do_not_depend_on_what_is_multiplied_at_once) {
                 Weight weight{format, made.matrix({32, format}, size.d_in, 1.0f, 5), {}};
                 for (int64_t g = 0; g < cpu::kPanelGroups; g++) {
                     weight.groups.emplace_back(size_t(cpu::group_bytes(weight.tensor)));
-                    cpu::pack_group(weight.tensor, g,
+                    cpu::pack_group(kernels, weight.tensor, g,
                                     reinterpret_cast<std::byte*>(weight.groups.back().data()));
                 }
                 weights.push_back(std::move(weight));
