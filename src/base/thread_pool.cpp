@@ -26,7 +26,7 @@ constexpr size_t kCacheLine = 128;
 // once.
 constexpr int64_t kWatchNs = 100'000;
 
-// How long the caller watches for the last runs to end. They are short; where they have not ended
+// How long the caller watches for the last pieces to end. They are short; where they have not ended
 // by then, their thread has most likely lost its CPU to another process, and may want this one.
 constexpr int64_t kJoinNs = 30'000;
 

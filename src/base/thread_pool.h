@@ -25,7 +25,6 @@ struct ThreadPoolOptions {
 // reads memory in one long stretch. One that has no more takes half of what another has left, from
 // the end, so that a slow or late thread holds nobody up for longer than a piece. The loop ends
 // when all pieces have; threads that claimed none are not waited for.
-//
 class ThreadPool {
   public:
     // Error where the system does not start so many threads or, with `pin`, where there are fewer

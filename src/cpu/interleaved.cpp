@@ -45,6 +45,7 @@ int get_six_bits(const uint8_t* vectors, int n, int r) {
     const int v = n / 4, at = 16 * (n % 4) + r;
     return (vectors[64 * (v / 2) + at] >> 4 * (v % 2) & 15) | (vectors[128 + at] >> 2 * v & 3) << 4;
 }
+
 // --- reading one row back, element by element, with the equations of format/decode.h ---
 
 struct Place {

@@ -21,6 +21,7 @@ constexpr int kNumWeightFormats = 17;         // in the order of FormatId (forma
 //   x[i] = scales[i / 32] * codes[i], codes -127 .. 127, scale = max |x| / 127 of the block. Sums
 //   of codes serve offsets and mins: sum (c - offset) x = sum c x - offset * sum x.
 constexpr int kPaddedBlock = 256;
+constexpr int kStripRows = 4;  // prompts
 struct Activations {
     // Decode rows lie in strips of kMaxTileRows, so that all that a block of them has lies at fixed
     // distances, or alone where there is one; prompt rows in strips of kStripRows. S of them in a
@@ -48,11 +49,10 @@ struct Activations {
     //   decode  halves[r / S * half_stride + (k / 32 * S + r % S) * 32 + k % 32]
     //   prompt  halves[r / 16 * half_stride + k / 32 * 512 + r % 16 * 32 + k % 32]
     const uint16_t* halves;
-    int64_t half_stride;  // from one 16 rows to the next
+    int64_t half_stride;  // from one strip, or one tile's rows, to the next
 };
 // The same, to be written: one row. `step` is the number of rows in a strip: from one block of the
 // row to its next.
-constexpr int kStripRows = 4;
 struct QuantisedRow {
     int8_t* codes;  // [n_padded]
     float *scales, *scaled_sums, *scaled_half_sums;

@@ -11,8 +11,8 @@
 namespace ridge::cpu {
 
 // out[i, j] = sum_k x[i, k] * w[j, k] + bias[j]
-//   x [n_rows, d_in] f32; one to three weights w [d_out, d_in], interleaved or row_major; biases
-//   [d_out] f32; out [n_rows, sum of d_out] f32.
+//   x [n_rows, d_in] f32; one to three weights w [d_out, d_in], interleaved, compact or row_major;
+//   biases [d_out] f32; out [n_rows, sum of d_out] f32.
 
 // Weights streamed once, each group multiplied with eight rows of x at a time: for few rows.
 void matmul_groups(Step& s, Rows x, LinearGroup weights, Rows out);

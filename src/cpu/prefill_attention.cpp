@@ -191,11 +191,12 @@ bool rounds_to_bf16(const Kernels& kernels, const KvLayer& kv) {
 //   on, with an online softmax (Milakov and Gimelshein 2018) for each row and head. A row's result
 //   depends on its own query and cache alone: not on the rows beside it, nor on where the prompt
 //   was cut.
-//   Threads share the pairs of a K/V head and a block of some 60 query rows, counting each of the
-//   heads that share the K/V head: a tile is converted to f32 once for all of them, and both
-//   products are blocked in registers. Tiles behind a block's last position are skipped, and of
-//   its last tile all but 16 positions at most. Flops: 4 * d_head for each head, row and position
-//   seen; bytes: the cache's K and V once for each block.
+//   Threads share the pairs of a K/V head and a block of query rows, PromptUnit::block_rows or so,
+//   counting each of the heads that share the K/V head: a tile is converted to the unit's operands
+//   once for all of them, and both products are blocked in registers. Tiles behind a block's last
+//   position are skipped, and what is behind it in its last tile, up to a multiple of
+//   PromptUnit::positions. Flops: 4 * d_head for each head, row and position seen; bytes: the
+//   cache's K and V once for each block.
 void attend_prompt_rows(Step& s, Heads q, KvLayer kv, Heads out) {
     ScratchScope scope(s.memory);
     PrefillAttention attention(s, q, kv, out);

@@ -80,8 +80,8 @@ inline void write_halves(const uint8_t* const* rows, int64_t at, uint8_t* out) {
             load_words(rows, four, at + 16 * i, word);
             for (int w = 0; w < 4; w += 2) {
                 const auto a = as<Wide16>(word[w]), b = as<Wide16>(word[w + 1]);
-                uint64_t of_four_rows[2]
-                                     [kWideBytes / 8];  // elements 2 w, 2 w + 2; 2 w + 1, 2 w + 3
+                // Elements 2 w and 2 w + 2; 2 w + 1 and 2 w + 3.
+                uint64_t of_four_rows[2][kWideBytes / 8];
                 store_wide(reinterpret_cast<uint8_t*>(of_four_rows[0]),
                            shuffle_lanes<Pick::kEven>(a, b));
                 store_wide(reinterpret_cast<uint8_t*>(of_four_rows[1]),
