@@ -105,7 +105,7 @@ std::vector<float> multiply(const std::vector<Weight>& weights, const Input& inp
     for (const cpu::TilePanel& panel : panels) {
         for (int64_t r = 0; r < input.n_rows; r++) {
             rows.resize(rows.size() + cpu::kPanelRows);
-            cpu::tile_row(panel.sums, r, &*rows.end() - cpu::kPanelRows);
+            cpu::tile_row(panel.sums, r, rows.data() + rows.size() - cpu::kPanelRows);
         }
     }
     return rows;
