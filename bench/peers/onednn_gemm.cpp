@@ -14,13 +14,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include "base/half.h"
 #include "base/memory.h"
