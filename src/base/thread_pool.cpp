@@ -80,6 +80,7 @@ struct ThreadPool::State {
     struct Loop {
         BodyRef body{};
         int64_t n = 0, grain = 1;
+        uint64_t number = 0;  // n_loops once all of its ranges are there
     };
     struct alignas(kCacheLine) Share {
         std::atomic<uint64_t> range{0};
@@ -162,9 +163,12 @@ struct ThreadPool::State {
                 if (run.size() == 0) break;
                 // All but the first are offered to others again, if the thread's own range is still
                 // as empty as it was: the pieces may be of a newer loop, whose caller has put
-                // others there. Release: whoever claims of them reads `loop`, too.
+                // others there, or is about to. Acquire: where the loop is counted, all of its
+                // ranges have been stored, and none will overwrite what is offered. Release:
+                // whoever claims of them reads `loop`, too.
                 const Range rest{run.begin + 1, run.end};
-                if (own.compare_exchange_strong(seen, rest.word(), std::memory_order_release,
+                if (n_loops.load(std::memory_order_acquire) == loop.number &&
+                    own.compare_exchange_strong(seen, rest.word(), std::memory_order_release,
                                                 std::memory_order_relaxed)) {
                     run.end = rest.begin;
                 }
@@ -304,7 +308,8 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     }
     const int64_t n_pieces = n / grain + (n % grain != 0);
     CHECK(n_pieces <= UINT32_MAX);
-    s.loop = {body, n, grain};
+    const uint64_t number = s.n_loops.load(std::memory_order_relaxed) + 1;
+    s.loop = {body, n, grain, number};
     s.n_open.store(n_pieces, std::memory_order_relaxed);
     s.caller_cpu.store(current_cpu(), std::memory_order_relaxed);
     auto first_piece = [&](int64_t thread) {
@@ -317,7 +322,7 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     }
     // Release: the ranges are seen by whoever sees the loop. Sequentially consistent, with the look
     // at n_parked that follows: see park().
-    s.n_loops.store(s.n_loops.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    s.n_loops.store(number, std::memory_order_seq_cst);
     s.wake_parked();
     s.work(0);
     s.join();

@@ -52,7 +52,7 @@ void MatmulInput::want(Operands operands) {
             if (halves_.n_rows > 0) break;
             if (is_prompt()) {
                 halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
-                                     16 * n_padded_, DType::kBF16);
+                                     16 * n_padded_ + kHalfPadding, DType::kBF16);
             } else {
                 halves_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_, DType::kBF16);
             }
