@@ -27,8 +27,9 @@ void add_formats(std::vector<Case>& cases) {
         const int64_t block = format.block_elements == 256 ? 256 : 32;
         for (int64_t n_blocks : {1, 3, 7}) {
             const CaseWeight weight{.d_out = 5, .format = format.id, .group_size = 32};
-            cases.push_back(finish_case(matmul(1, n_blocks * block, {weight})));
-            cases.push_back(finish_case(matmul(3, n_blocks * block, {weight})));
+            for (int64_t n_rows : {1, 3, 9}) {
+                cases.push_back(finish_case(matmul(n_rows, n_blocks * block, {weight})));
+            }
         }
     }
     for (FormatId format : {FormatId::kAffine4, FormatId::kAffine8}) {
@@ -44,7 +45,10 @@ void add_formats(std::vector<Case>& cases) {
     }
     for (FormatId format : {FormatId::kF32, FormatId::kF16, FormatId::kBF16}) {
         for (int64_t d_in : {1, 3, 17, 65}) {
-            cases.push_back(finish_case(matmul(3, d_in, {{.d_out = 3, .format = format}})));
+            for (int64_t n_rows : {3, 9}) {
+                cases.push_back(
+                    finish_case(matmul(n_rows, d_in, {{.d_out = 3, .format = format}})));
+            }
         }
     }
 }
