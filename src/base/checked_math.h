@@ -24,4 +24,9 @@ inline std::optional<uint64_t> checked_round_up(uint64_t value, uint64_t step) {
     return rest == 0 ? std::optional<uint64_t>(value) : checked_add(value, step - rest);
 }
 
+// The same of trusted numbers.
+constexpr int64_t round_up(int64_t value, int64_t step) {
+    return (value + step - 1) / step * step;
+}
+
 }  // namespace ridge

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "cpu/interleaved.h"
+#include "cpu/isa/compact_group.h"
 #include "cpu/kernels.h"
 
 namespace ridge::cpu {
@@ -28,14 +29,7 @@ void pack_part(const Tensor& row_major, int64_t part, const PartPlan& plan, cons
                              reinterpret_cast<uint8_t*>(out));
 }
 
-template <class T>
-T load(const uint8_t* p) {
-    T value;
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-// One row of a compact group, exceptions left aside.
+// One row of a super-block, exceptions left aside.
 void unpack_super(const uint8_t* table, const uint8_t* super, int row, int n, float* out) {
     for (int k = 0; k < n; k++) {
         const int pair = k / 2 % 4;
@@ -46,41 +40,34 @@ void unpack_super(const uint8_t* table, const uint8_t* super, int row, int n, fl
     }
 }
 
-// What the exceptions say of it, which may lie in rows and columns that are not there.
-void mend_super(const uint8_t* exceptions, int begin, int end, int row, int n, float* out) {
-    for (int i = begin; i < end; i++) {
-        const auto exception = load<uint32_t>(exceptions + 4 * i);
-        const uint32_t vector = exception >> 14, at = exception >> 8 & 63;
-        const auto k = static_cast<int>(vector % 8 * 4 + at / 8 % 2 * 2 + at % 2);
-        if (static_cast<int>(at / 16 * 4 + at % 8 / 2) != row || k >= n) continue;
+// What exceptions say of it; some lie in columns that are not there.
+void mend_row(const CompactGroup& group, int64_t s, int row, int n, float* out) {
+    for (int i = group.begin(s); i < group.end(s); i++) {
+        const uint32_t exception = group.exception(i);
+        const int k = CompactGroup::element_of(exception);
+        if (CompactGroup::row_of(exception) != row || k >= n) continue;
         const uint32_t low = std::bit_cast<uint32_t>(out[k]) >> 16 & 255;
         out[k] = to_float(bf16{static_cast<uint16_t>(low | (exception & 255) << 8)});
     }
 }
 
 void unpack_compact(const Tensor& weight, int64_t row, float* out) {
-    const uint8_t* group = compact_group(weight, row / kGroupRows);
-    const auto r = static_cast<int>(row % kGroupRows);
-    const uint8_t* super = group + load<uint32_t>(group + kCompactOffset);
-    const bool compact = load<uint32_t>(group + kCompactFlag) != 0;
     const int64_t n_cols = weight.n_cols(), n_supers = (n_cols + 31) / 32;
-    const uint8_t* ends = group + kCompactEnds;
-    const uint8_t* exceptions = ends + (2 * n_supers + 3) / 4 * 4;
-    int n_before = 0;
+    const CompactGroup group(compact_group(weight, row / kGroupRows), n_supers);
+    const auto r = static_cast<int>(row % kGroupRows);
     for (int64_t s = 0; s < n_supers; s++, out += 32) {
         const auto n = static_cast<int>(std::min<int64_t>(32, n_cols - 32 * s));
-        if (!compact) {
-            for (int k = 0; k < n; k++) {
-                out[k] = to_float(bf16{load<uint16_t>(super + k / 2 * 64 + 4 * r + k % 2 * 2)});
-            }
-            super += kGeometryBF16.code_bytes;
+        if (group.compact) {
+            unpack_super(group.table, group.supers + s * kCompactSuperBytes, r, n, out);
+            mend_row(group, s, r, n, out);
             continue;
         }
-        unpack_super(group, super, r, n, out);
-        const int end = load<uint16_t>(ends + 2 * s);
-        mend_super(exceptions, n_before, end, r, n, out);
-        n_before = end;
-        super += kCompactSuperBytes;
+        const uint8_t* super = group.supers + s * kGeometryBF16.code_bytes;
+        for (int k = 0; k < n; k++) {
+            uint16_t bits;
+            memcpy(&bits, super + k / 2 * 64 + 4 * r + k % 2 * 2, sizeof bits);
+            out[k] = to_float(bf16{bits});
+        }
     }
 }
 

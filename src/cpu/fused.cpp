@@ -75,13 +75,11 @@ class QkvFinish {
 
 // x += in W^T, row class by row class.
 void add_projection(Step& s, const Linear& linear, Rows in, Rows x) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, in.n_cols, linear);
-        if (s.planning) return;
-        matmul.set_input(in.slice(first, n));
-        matmul.add_to(x.slice(first, n));
-    });
+    for_each_matmul(s, in.n_cols, linear, Matmul::Input::kRows,
+                    [&](Matmul& matmul, int64_t first, int64_t n) {
+                        matmul.set_input(in.slice(first, n));
+                        matmul.add_to(x.slice(first, n));
+                    });
 }
 
 }  // namespace
@@ -95,14 +93,12 @@ bool attn_in_fits(const Step& s, const Layer&, const Rows&, const Rows& qkv, con
 // attn_in_fused: rows are normed as they are rounded for the product; then one pass over the three
 // weights; then one over each row's heads.
 void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, x.n_cols, {layer.q, layer.k, layer.v},
-                      Matmul::Input::kNormed);
-        if (s.planning) return;
-        matmul.set_normed_input(x.slice(first, n), layer.attn_norm, s.config.norm_eps);
-        matmul.store(qkv.slice(first, n));
-    });
+    for_each_matmul(s, x.n_cols, {layer.q, layer.k, layer.v}, Matmul::Input::kNormed,
+                    [&](Matmul& matmul, int64_t first, int64_t n) {
+                        matmul.set_normed_input(x.slice(first, n), layer.attn_norm,
+                                                s.config.norm_eps);
+                        matmul.store(qkv.slice(first, n));
+                    });
     QkvFinish finish(s, layer, kv);
     if (!s.planning) finish(qkv);
 }
@@ -115,13 +111,12 @@ void attn_out_fused(Step& s, const Layer& layer, Rows a, Rows x) {
 // ffn_in_fused: a thread multiplies the same rows of gate and up, and stores their SwiGLU: neither
 // product leaves its cache.
 void ffn_in_fused(Step& s, const Layer& layer, Rows x, Rows out) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, x.n_cols, {layer.gate, layer.up}, Matmul::Input::kNormed);
-        if (s.planning) return;
-        matmul.set_normed_input(x.slice(first, n), layer.ffn_norm, s.config.norm_eps);
-        matmul.store_swiglu(out.slice(first, n));
-    });
+    for_each_matmul(s, x.n_cols, {layer.gate, layer.up}, Matmul::Input::kNormed,
+                    [&](Matmul& matmul, int64_t first, int64_t n) {
+                        matmul.set_normed_input(x.slice(first, n), layer.ffn_norm,
+                                                s.config.norm_eps);
+                        matmul.store_swiglu(out.slice(first, n));
+                    });
 }
 
 // ffn_out_fused: as attn_out.

@@ -78,6 +78,10 @@ constexpr int kAffineSuper = 128;
 // pair 1; in the other vector pairs 2 and 3. Nibbles lie likewise, those of the first vector low:
 // one look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
 constexpr int kCompactOffset = 16, kCompactFlag = 20, kCompactEnds = 24;  // in a group
+[[gnu::always_inline]] constexpr int64_t compact_ends_bytes(
+    int64_t n_supers) {  // filled up to four
+    return (2 * n_supers + 3) / 4 * 4;
+}
 constexpr int kCompactUnitBytes = 192, kCompactUnits = 4;
 constexpr uint32_t kCompactNoVector = 0x3ffff;
 constexpr int kCompactSuperBytes = kCompactUnits * kCompactUnitBytes;

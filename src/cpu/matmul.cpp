@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cpu/compact.h"
+#include "cpu/isa/compact_group.h"
 #include "cpu/tile_panels.h"
 
 namespace ridge::cpu {
@@ -194,9 +195,8 @@ void Matmul::multiply_tiles(std::span<const Piece> pieces, int worker, float* co
         for (int g = 0; g < kPanelGroups; g++) {
             panel.groups[g] = panel.supers[g] = panel_group(pieces[p], g, worker, room++);
             if (!is_compact(weight)) continue;
-            uint32_t offset;
-            memcpy(&offset, panel.groups[g] + kCompactOffset, sizeof offset);
-            panel.supers[g] += offset, panel.super_bytes = kCompactSuperBytes;
+            panel.supers[g] = CompactGroup(panel.groups[g], panel.shape.n_supers).supers;
+            panel.super_bytes = kCompactSuperBytes;
         }
     }
     if (n == 0) return;
@@ -338,13 +338,11 @@ void matmul_groups(Step& s, Rows x, LinearGroup weights, Rows out) {
 }
 
 void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out) {
-    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
-        ScratchScope scope(s.memory);
-        Matmul matmul(s, row_class, n, x.n_cols, weights);
-        if (s.planning) return;
-        matmul.set_input(x.slice(first, n));
-        matmul.store(out.slice(first, n));
-    });
+    for_each_matmul(s, x.n_cols, weights, Matmul::Input::kRows,
+                    [&](Matmul& matmul, int64_t first, int64_t n) {
+                        matmul.set_input(x.slice(first, n));
+                        matmul.store(out.slice(first, n));
+                    });
 }
 
 }  // namespace ridge::cpu

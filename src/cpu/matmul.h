@@ -82,4 +82,16 @@ void for_each_class(const Step& s, Body body) {
     }
 }
 
+// Calls use(matmul, first_row, n_rows) with the matmul of each run of rows of one class; in a dry
+// run makes them alone, for their scratch.
+template <class Use>
+void for_each_matmul(Step& s, int64_t d_in, const LinearGroup& weights, Matmul::Input input,
+                     Use use) {
+    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
+        ScratchScope scope(s.memory);
+        Matmul matmul(s, row_class, n, d_in, weights, input);
+        if (!s.planning) use(matmul, first, n);
+    });
+}
+
 }  // namespace ridge::cpu

@@ -70,18 +70,9 @@ void MatmulInput::set(Rows x) {
     if (wants_values_ && values_.n_rows == 0) {
         x_.values = x.row<float>(0), x_.value_stride = x.stride;
     }
-    if (in_strips()) return set_strips(x);
     // A long row is cut, since blocks know nothing of each other: a decode step has one alone.
-    if (n_rows_ == 1 && only_codes() && n_padded_ >= 2 * kQuantiseGrain) {
-        const int64_t n_pieces = (n_padded_ + kQuantiseGrain - 1) / kQuantiseGrain;
-        s_.pool.parallel_for(n_pieces, 1, [&](int64_t begin, int64_t end, int) {
-            for (int64_t i = begin; i < end; i++) {
-                const int64_t first = i * kQuantiseGrain;
-                quantise(0, first, std::min(kQuantiseGrain, n_padded_ - first), x.row<float>(0));
-            }
-        });
-        return;
-    }
+    const bool cut_row = n_rows_ == 1 && only_codes() && n_padded_ >= 2 * kQuantiseGrain;
+    if (in_strips() || cut_row) return set_columns(x);
     if (!only_codes() && values_.n_rows == 0 && halves_.n_rows == 0) return;  // read as it is
     const int64_t grain = std::max<int64_t>(1, kRowGrain / n_padded_);
     s_.pool.parallel_for(n_rows_, grain, [&](int64_t begin, int64_t end, int) {
@@ -105,16 +96,17 @@ void MatmulInput::set_normed(Rows x, const Tensor& weight, float eps) {
             if (!in_strips()) set_row(i, row);
         }
     });
-    if (in_strips()) set_strips(normed_);
+    if (in_strips()) set_columns(normed_);
 }
 
 // Threads share the columns of a strip, not its rows: rows lie side by side in a line of the cache.
-void MatmulInput::set_strips(Rows x) {
-    const int64_t n_pieces = (n_padded_ + kStripGrain - 1) / kStripGrain;
+void MatmulInput::set_columns(Rows x) {
+    const int64_t grain = in_strips() ? kStripGrain : kQuantiseGrain;
+    const int64_t n_pieces = (n_padded_ + grain - 1) / grain;
     s_.pool.parallel_for(n_strips() * n_pieces, 1, [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; i++) {
-            const int64_t strip = i / n_pieces, first = i % n_pieces * kStripGrain;
-            const int64_t n = std::min(kStripGrain, n_padded_ - first);
+            const int64_t strip = i / n_pieces, first = i % n_pieces * grain;
+            const int64_t n = std::min(grain, n_padded_ - first);
             if (values_.n_rows > 0) set_values(strip, first, n, x);
             const int64_t row = strip * rows_in_strip_;
             for (int64_t r = row; r < std::min(row + rows_in_strip_, n_rows_); r++) {

@@ -27,7 +27,7 @@ class MatmulInput {
   private:
     // One row into the forms that are wanted; of a row, elements from `first` on into one.
     void set_row(int64_t row, const float* x);
-    void set_strips(Rows x);
+    void set_columns(Rows x);
     void set_values(int64_t strip, int64_t first, int64_t n, Rows x);
     void quantise(int64_t row, int64_t first, int64_t n_padded, const float* x);
     void round(int64_t row, int64_t first, int64_t n_padded, const float* x);

@@ -3,16 +3,13 @@
 #include <limits>
 #include <numbers>
 
+#include "base/checked_math.h"
 #include "cpu/attention.h"
 #include "cpu/matmul_input.h"
 #include "ref/host_kv.h"
 
 namespace ridge::cpu {
 namespace {
-
-int64_t round_up(int64_t n, int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
 
 // Consecutive rows of one sequence.
 struct QueryBlock {

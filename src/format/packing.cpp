@@ -3,16 +3,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace ridge {
 namespace {
 
 // Of fewer bytes than this much of the other layout's, the smaller one is worth what it costs.
 constexpr double kWorthwhile = 0.95;
-
-int64_t round_up(int64_t n, int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 

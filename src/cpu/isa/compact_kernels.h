@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/isa/compact_group.h"
 #include "cpu/isa/gemm_kernels.h"
 #include "cpu/isa/group_kernels.h"
 
@@ -12,46 +13,6 @@
 
 namespace ridge::cpu {
 namespace {
-
-struct CompactGroup {
-    const uint8_t* table;
-    const uint8_t* supers;
-    const uint8_t* ends;
-    const uint8_t* exceptions;
-    bool compact;
-
-    CompactGroup(const uint8_t* group, int64_t n_supers) : table(group) {
-        uint32_t offset, flag;
-        memcpy(&offset, group + kCompactOffset, sizeof offset);
-        memcpy(&flag, group + kCompactFlag, sizeof flag);
-        supers = group + offset;
-        compact = flag != 0;
-        ends = group + kCompactEnds;
-        exceptions = ends + (2 * n_supers + 3) / 4 * 4;
-    }
-    // Exceptions before the end of super-block s.
-    int end(int64_t s) const {
-        uint16_t n;
-        memcpy(&n, ends + 2 * s, sizeof n);
-        return n;
-    }
-    uint32_t exception(int i) const {
-        uint32_t e;
-        memcpy(&e, exceptions + 4 * i, sizeof e);
-        return e;
-    }
-    // Puts the exceptions of super-block s in their places of a plain one.
-    void mend_super(int64_t s, uint8_t* plain) const {
-        for (int i = s == 0 ? 0 : end(s - 1); i < end(s); i++) {
-            const uint32_t e = exception(i), at = place_of(e);
-            // Four rows a 16 bytes, two pairs, row, element.
-            plain[128 * (vector_of(e) % 8) + at / 8 % 2 * 64 + (at / 16 * 4 + at % 8 / 2) * 4 +
-                  at % 2 * 2 + 1] = static_cast<uint8_t>(e);
-        }
-    }
-    static uint32_t vector_of(uint32_t exception) { return exception >> 14; }
-    static uint32_t place_of(uint32_t exception) { return exception >> 8 & 63; }
-};
 
 // The exceptions of a group, one after the other.
 class Exceptions {
@@ -144,17 +105,17 @@ inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, cons
         }
         add_half.template operator()<false>(u);
         add_half.template operator()<true>(u);
-        sums.advance(4);
+        sums.next_four();
     }
     sums.store(tile + first_weight_row);
 }
 
-template <class V, class F>
-struct CompactFloatGroup {
-    template <int kN>
+template <template <class, int> class Sums>
+struct CompactBf16Group {
+    template <class V, int kN>
     static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
                      int64_t first_row, int first_weight_row, float* tile) {
-        dot_part_compact<V, FloatSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
+        dot_part_compact<V, Sums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
     }
 };
 
@@ -196,7 +157,7 @@ void unpack_compact_bf16(const uint8_t* group, const PackedShape& shape, int64_t
 
 template <class V, class Single = V>
 void fill_compact_kernels(CompactKernels& kernels) {
-    kernels.group = group_kernel<V, Single, CompactFloatGroup, FloatBF16>;
+    kernels.group = group_kernel<V, Single, CompactBf16Group<FloatSums>>;
     kernels.gemm = {Operands::kF32, kFloatSliceBlocks, 0, unpack_compact_floats<V>,
                     multiply_floats<V>};
 }

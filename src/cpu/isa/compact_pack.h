@@ -94,7 +94,7 @@ inline int64_t count_exceptions(const GroupRows& rows, ClassRange range) {
 }
 
 inline int64_t compact_header_bytes(int64_t n_supers, int64_t n_exceptions) {
-    const int64_t n = kCompactEnds + (2 * n_supers + 3) / 4 * 4 + 4 * (n_exceptions + 1);
+    const int64_t n = kCompactEnds + compact_ends_bytes(n_supers) + 4 * (n_exceptions + 1);
     return (n + 63) / 64 * 64;
 }
 
@@ -117,7 +117,7 @@ class CompactWriter {
     CompactWriter(uint32_t how, int64_t n_supers, uint8_t* out)
         : range_{static_cast<int>(how & 0x7f), (how & kZeros) != 0},
           ends_(out + kCompactEnds),
-          exceptions_(ends_ + (2 * n_supers + 3) / 4 * 4) {
+          exceptions_(ends_ + compact_ends_bytes(n_supers)) {
         for (int i = 0; i < 16; i++) {
             const int c = !range_.zeros ? range_.first + i % 8
                           : i % 8 == 0  ? 0

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "cpu/interleaved_geometry.h"
 #include "cpu/kernels.h"
@@ -451,7 +450,7 @@ struct FloatSums {
 #pragma GCC unroll 8
         for (int r = 0; r < kN; r++) even[r] = odd[r] = V::zero_float();
     }
-    // Pair i of those that are next.
+    // Pair i of the four that are next.
     [[gnu::always_inline]] void add(int i, const typename V::Float* w) {
 #pragma GCC unroll 8
         for (int r = 0; r < kN; r++) {
@@ -465,8 +464,8 @@ struct FloatSums {
         V::bf16_pairs(pair, w);
         add(i, w);
     }
-    void advance(int n_pairs) {
-        values += 2 * n_pairs * rows.step;
+    void next_four() {
+        values += 8 * rows.step;
     }
     void store(float* tile) const {
 #pragma GCC unroll 8
@@ -516,7 +515,7 @@ inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, cons
                 F::template load<V>(group, 4 * four + i, first_weight_row, w);
                 sums.add(i, w);
             }
-            sums.advance(4);
+            sums.next_four();
         }
     }
     sums.store(tile + first_weight_row);
@@ -535,35 +534,40 @@ inline void dot_part_bf16(const uint8_t* group, const PackedShape& shape, const 
         for (int i = 0; i < 4; i++) {
             sums.add_bf16(i, V::load(group + 64 * i + 4 * first_weight_row));
         }
-        sums.advance(4);
+        sums.next_four();
     }
     sums.store(tile + first_weight_row);
 }
 
-template <class V, class F>
+// What group_kernel takes: the part of each, for kN rows at a time.
+template <class F>
 struct IntGroup {
-    template <int kN>
+    template <class V, int kN>
     static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
                      int64_t first_row, int first_weight_row, float* tile) {
         dot_part<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
     }
 };
-template <class V, class F>
+template <class F>
 struct FloatGroup {
-    template <int kN>
+    template <class V, int kN>
     static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
                      int64_t first_row, int first_weight_row, float* tile) {
-        if constexpr (std::is_same_v<F, FloatBF16>) {
-            dot_part_bf16<V, FloatSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
-        } else {
-            dot_part_floats<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
-        }
+        dot_part_floats<V, F, kN>(group, shape, x, first_row, first_weight_row, tile);
+    }
+};
+template <template <class, int> class Sums>
+struct Bf16Group {
+    template <class V, int kN>
+    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
+                     int64_t first_row, int first_weight_row, float* tile) {
+        dot_part_bf16<V, Sums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
     }
 };
 
 // Rows by eights, fours, twos and ones, as far as V has registers for them. A single row goes
 // through `Single`, which may hold more weight rows at once, since there are fewer sums to hold.
-template <class V, class Single, template <class, class> class G, class F>
+template <class V, class Single, class G>
 void group_kernel(const uint8_t* group, const PackedShape& shape, const Activations& x,
                   int64_t first_row, int n_rows, float* tile) {
     auto rows = [&](auto part, int n, int weight_rows) {
@@ -573,36 +577,36 @@ void group_kernel(const uint8_t* group, const PackedShape& shape, const Activati
         first_row += n, n_rows -= n, tile += 16 * n;
     };
     if constexpr (V::kMaxRows >= 8) {
-        while (n_rows >= 8) rows(G<V, F>::template part<8>, 8, V::kRows);
+        while (n_rows >= 8) rows(G::template part<V, 8>, 8, V::kRows);
     }
     if constexpr (V::kMaxRows >= 4) {
-        while (n_rows >= 4) rows(G<V, F>::template part<4>, 4, V::kRows);
+        while (n_rows >= 4) rows(G::template part<V, 4>, 4, V::kRows);
     }
-    while (n_rows >= 2) rows(G<V, F>::template part<2>, 2, V::kRows);
-    if (n_rows > 0) rows(G<Single, F>::template part<1>, 1, Single::kRows);
+    while (n_rows >= 2) rows(G::template part<V, 2>, 2, V::kRows);
+    if (n_rows > 0) rows(G::template part<Single, 1>, 1, Single::kRows);
 }
 
 // In the order of FormatId.
 template <class V, class Single = V, class FloatSingle = Single>
 void fill_group_kernels(Kernels& into) {
     const GroupKernel kernels[kNumWeightFormats] = {
-        group_kernel<V, FloatSingle, FloatGroup, FloatF32>,
-        group_kernel<V, FloatSingle, FloatGroup, FloatF16>,
-        group_kernel<V, FloatSingle, FloatGroup, FloatBF16>,
-        group_kernel<V, Single, IntGroup, FormatQ4_0>,
-        group_kernel<V, Single, IntGroup, FormatQ4_1>,
-        group_kernel<V, Single, IntGroup, FormatQ5_0>,
-        group_kernel<V, Single, IntGroup, FormatQ5_1>,
-        group_kernel<V, Single, IntGroup, FormatQ8_0>,
-        group_kernel<V, Single, IntGroup, FormatQ2_K>,
-        group_kernel<V, Single, IntGroup, FormatQ3_K>,
-        group_kernel<V, Single, IntGroup, FormatQ4_K>,
-        group_kernel<V, Single, IntGroup, FormatQ5_K>,
-        group_kernel<V, Single, IntGroup, FormatQ6_K>,
-        group_kernel<V, Single, IntGroup, FormatIQ4_NL>,
-        group_kernel<V, Single, IntGroup, FormatIQ4_XS>,
-        group_kernel<V, Single, IntGroup, FormatAffine4>,
-        group_kernel<V, Single, IntGroup, FormatAffine8>,
+        group_kernel<V, FloatSingle, FloatGroup<FloatF32>>,
+        group_kernel<V, FloatSingle, FloatGroup<FloatF16>>,
+        group_kernel<V, FloatSingle, Bf16Group<FloatSums>>,
+        group_kernel<V, Single, IntGroup<FormatQ4_0>>,
+        group_kernel<V, Single, IntGroup<FormatQ4_1>>,
+        group_kernel<V, Single, IntGroup<FormatQ5_0>>,
+        group_kernel<V, Single, IntGroup<FormatQ5_1>>,
+        group_kernel<V, Single, IntGroup<FormatQ8_0>>,
+        group_kernel<V, Single, IntGroup<FormatQ2_K>>,
+        group_kernel<V, Single, IntGroup<FormatQ3_K>>,
+        group_kernel<V, Single, IntGroup<FormatQ4_K>>,
+        group_kernel<V, Single, IntGroup<FormatQ5_K>>,
+        group_kernel<V, Single, IntGroup<FormatQ6_K>>,
+        group_kernel<V, Single, IntGroup<FormatIQ4_NL>>,
+        group_kernel<V, Single, IntGroup<FormatIQ4_XS>>,
+        group_kernel<V, Single, IntGroup<FormatAffine4>>,
+        group_kernel<V, Single, IntGroup<FormatAffine8>>,
     };
     for (int i = 0; i < kNumWeightFormats; i++) {
         into.group[i] = kernels[i];

@@ -76,8 +76,8 @@ struct HalfSums {
             sums[i % 2][r] = V::dot_bf16(sums[i % 2][r], pair, V::splat_pair(two));
         }
     }
-    // By four pairs; after four of these are a block's end and the other rows'.
-    void advance(int) {
+    // After four times four pairs are a block's end and the other rows'.
+    void next_four() {
         n_fours = (n_fours + 1) % 4;
         halves += n_fours == 0 ? kBlock * (rows.step - 1) + 8 : 8;
     }
@@ -87,32 +87,15 @@ struct HalfSums {
     }
 };
 
-template <class V, class>
-struct HalfGroup {
-    template <int kN>
-    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
-                     int64_t first_row, int first_weight_row, float* tile) {
-        dot_part_bf16<V, HalfSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
-    }
-};
-template <class V, class>
-struct CompactHalfGroup {
-    template <int kN>
-    static void part(const uint8_t* group, const PackedShape& shape, const Activations& x,
-                     int64_t first_row, int first_weight_row, float* tile) {
-        dot_part_compact<V, HalfSums<V, kN>>(group, shape, x, first_row, first_weight_row, tile);
-    }
-};
-
 }  // namespace
 
 // F32 weights and caches, and decode rows times F16, keep their float32 products.
 void add_avx512_bf16_kernels(Kernels& kernels) {
-    kernels.group[kBF16Index] = group_kernel<Avx512Bf16, Avx512Bf16, HalfGroup, FloatBF16>;
+    kernels.group[kBF16Index] = group_kernel<Avx512Bf16, Avx512Bf16, Bf16Group<HalfSums>>;
     kernels.group_operands[kBF16Index] = Operands::kBF16;
-    kernels.compact.group = group_kernel<Avx512Bf16, Avx512Bf16, CompactHalfGroup, FloatBF16>;
-    kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_f16_as_bf16<Avx512Bf16>,
-                               multiply_bf16};
+    kernels.compact.group = group_kernel<Avx512Bf16, Avx512Bf16, CompactBf16Group<HalfSums>>;
+    kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0,
+                               unpack_pieces<F16Piece<Avx512Bf16>>, multiply_bf16};
     kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, nullptr, multiply_bf16};
     kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_bf16<Avx512Bf16>,
                             multiply_bf16};

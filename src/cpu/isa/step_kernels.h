@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/isa/exp.h"
+#include "cpu/isa/vector_bytes.h"
 #include "cpu/row_kernels.h"
 
 // RowKernels in plain loops, which compilers turn into vectors of whatever instruction set the
@@ -14,13 +15,6 @@
 namespace ridge::cpu {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
 constexpr int kFloats = kVectorBytes / 4, kDoubles = kVectorBytes / 8;  // in a register
 using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Ints = int32_t __attribute__((vector_size(kVectorBytes)));

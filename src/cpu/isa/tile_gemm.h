@@ -136,19 +136,6 @@ void unpack_pieces(const uint8_t* group, const PackedShape& shape, int64_t first
     }
 }
 
-template <class V>
-void unpack_f16_as_bf16(const uint8_t* group, const PackedShape&, int64_t first_block,
-                        int64_t n_blocks, uint8_t* codes, float*, float*) {
-    group += first_block * kGeometryF16.code_bytes;
-    for (int64_t pair = 0; pair < 16 * n_blocks; pair++) {
-        for (int row = 0; row < kGroupRows; row += V::kRows) {
-            typename V::Float w[2];
-            FloatF16::load<V>(group, static_cast<int>(pair), row, w);
-            V::store_bf16_pairs(codes + 64 * pair + 4 * row, w[0], w[1]);
-        }
-    }
-}
-
 // --- products ---
 
 constexpr int kPieces = 4 * kPanelGroups;  // of a panel's block

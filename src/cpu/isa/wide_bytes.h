@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "cpu/isa/vector_bytes.h"
+
 // Vectors of bytes of the compilers' own, as wide as the including file's instruction set has them,
 // and what packing does with them: everything within pieces of 16 bytes, which are called lanes.
 // Both g++ and clang turn these into a few instructions of any set.
@@ -11,14 +13,7 @@
 namespace ridge::cpu {
 namespace {
 
-#if defined(__AVX512BW__)
-constexpr int kLanes = 4;
-#elif defined(__AVX2__)
-constexpr int kLanes = 2;
-#else
-constexpr int kLanes = 1;
-#endif
-constexpr int kWideBytes = 16 * kLanes;
+constexpr int kWideBytes = kVectorBytes, kLanes = kWideBytes / 16;
 using Wide8 = uint8_t __attribute__((vector_size(kWideBytes)));
 using Wide16 = uint16_t __attribute__((vector_size(kWideBytes)));
 using Wide32 = uint32_t __attribute__((vector_size(kWideBytes)));
