@@ -19,24 +19,29 @@ def fail(message):
     sys.exit(f"checkpoints.py: {message}")
 
 
-def run(options, checkpoint):
-    """The results of one run: by test, and None where the test was not asked for."""
-    command = [options.ridge, "bench", "-m", options.model, "--checkpoint", checkpoint, "-t", str(options.threads), "-p",
-               options.n_prompt, "-n", options.n_gen, "-d", options.n_depth, "-r", "1", "-o", "json", "-q"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def bench(options, *arguments):
+    """The results of one run of `ridge bench`."""
+    command = [options.ridge, "bench", "-m", options.model, "-t", str(options.threads), "-r", "1", "-o", "json", "-q",
+               *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        fail(f"--ridge {options.ridge}: {error.strerror}")
     if done.returncode != 0:
         fail(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
-    return {(r["n_prompt"], r["n_gen"], r["n_depth"]): r for r in json.loads(done.stdout)}
+    return json.loads(done.stdout)
+
+
+def run(options, checkpoint):
+    """The result of each test."""
+    results = bench(options, "--checkpoint", checkpoint, "-p", options.n_prompt, "-n", options.n_gen, "-d",
+                    options.n_depth)
+    return {(r["n_prompt"], r["n_gen"], r["n_depth"]): r for r in results}
 
 
 def names(options):
     """All checkpoints, in order: those that a run of one token goes through."""
-    command = [options.ridge, "bench", "-m", options.model, "--checkpoint", "all", "-p", "1", "-n", "0", "-r", "1",
-               "--no-warmup", "-o", "json", "-q"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        fail(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
-    return [r["checkpoint"] for r in json.loads(done.stdout)]
+    return [r["checkpoint"] for r in bench(options, "--checkpoint", "all", "-p", "1", "-n", "0", "--no-warmup")]
 
 
 def name(test):
