@@ -17,7 +17,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import programs  # noqa: E402
 
 VERSION = "0.3.36"
 PACKAGE = f"llama-cpp-python=={VERSION}"
@@ -32,7 +34,12 @@ BARRIER = '    __asm__ volatile("" ::: "memory");\n'
 
 def run(command, **options):
     print("+ " + " ".join(str(word) for word in command), file=sys.stderr, flush=True)
-    subprocess.run([str(word) for word in command], check=True, **options)
+    try:
+        status = subprocess.run([str(word) for word in command], check=False, **options).returncode
+    except OSError as error:
+        programs.fail(f"cannot run {command[0]}: {error.strerror}")
+    if status != 0:
+        programs.fail(f"{command[0]}: status {status}")
 
 
 def has_amx():
@@ -46,6 +53,7 @@ def make_python(folder):
     """A virtual environment with what the package needs to be read, and with CMake and Ninja."""
     python = folder / "venv" / "bin" / "python"
     if not (folder / "venv" / "bin" / "ninja").exists():
+        import venv  # not on every machine that only times
         venv.create(folder / "venv", with_pip=True)
         run([python, "-m", "pip", "install", "-q", "scikit-build-core", "cmake", "ninja"])
     return python
@@ -77,7 +85,7 @@ def add_barrier(source):
     if BARRIER + TILE_LOAD in text:
         return
     if text.count(TILE_LOAD) != 1:
-        sys.exit(f"{path}: expected one line {TILE_LOAD.strip()}, found {text.count(TILE_LOAD)}")
+        programs.fail(f"{path}: expected one line {TILE_LOAD.strip()}, found {text.count(TILE_LOAD)}")
     path.write_text(text.replace(TILE_LOAD, BARRIER + TILE_LOAD), encoding="utf-8")
 
 
@@ -100,7 +108,7 @@ def build(folder, jobs):
     folder = pathlib.Path(folder).resolve()
     checkout = pathlib.Path(__file__).resolve().parents[2]
     if folder == checkout or checkout in folder.parents:
-        sys.exit(f"--folder {folder}: expected a folder outside the checkout {checkout}")
+        programs.fail(f"--folder {folder}: expected a folder outside the checkout {checkout}")
     folder.mkdir(parents=True, exist_ok=True)
     source = fetch_source(folder, make_python(folder))
     add_barrier(source)
@@ -114,24 +122,20 @@ def builds(folder, tool="llama-bench"):
     found = {name: pathlib.Path(folder) / name / "bin" / tool for name in ("native", "no-amx")}
     found = {name: path for name, path in found.items() if path.exists()}
     if not found:
-        sys.exit(f"{folder}: no {tool} in native/bin; make it with: bench/peers/llama_cpp.py build --folder {folder}")
+        programs.fail(f"{folder}: no {tool} in native/bin; make it with: bench/peers/llama_cpp.py build --folder "
+                      f"{folder}")
     return found
 
 
 def bench(program, model, n_threads, n_prompt, n_gen, n_depth, repeats=1, flash_attn="auto", type_k="f16",
-          type_v="f16", prefix=()):
+          type_v="f16", prefix=(), timeout=None):
     """One run of llama-bench: the list of its results. n_prompt, n_gen and n_depth are lists; 0 leaves a test out.
-    `prefix` is put before the command, as in ["chrt", "--rr", "10"]."""
+    `prefix` is put before the command, as in ["chrt", "--rr", "10"]; after `timeout` seconds programs.OutOfTime."""
     def joined(values):
         return ",".join(str(v) for v in values)
-    command = [*prefix, str(program), "-m", str(model), "-t", str(n_threads), "-p", joined(n_prompt), "-n", joined(n_gen),
-               "-d", joined(n_depth), "-r", str(repeats), "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
-               "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        sys.exit(f"{' '.join(command)}: status {done.returncode}: {lines[-1]}")
-    return json.loads(done.stdout)
+    return programs.json_of([*prefix, program, "-m", model, "-t", n_threads, "-p", joined(n_prompt), "-n", joined(n_gen),
+                             "-d", joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
+                             "-o", "json"], timeout)
 
 
 def numbers(text):
@@ -160,18 +164,19 @@ def main():
     if options.command == "build":
         build(options.folder, options.jobs)
         return
+    if options.output:
+        programs.prepare_output(options.output)
     found = builds(options.folder)
     if options.build not in found:
-        sys.exit(f"--build {options.build}: not in {options.folder}; there is {', '.join(found)}")
+        programs.fail(f"--build {options.build}: not in {options.folder}; there is {', '.join(found)}")
     results = []
     for model in options.model:
         results += bench(found[options.build], model, options.threads, options.n_prompt, options.n_gen,
                          options.n_depth, options.repeats, options.flash_attn)
-    text = json.dumps(results, indent=1) + "\n"
     if options.output:
-        pathlib.Path(options.output).write_text(text, encoding="utf-8")
+        programs.write_json(options.output, results)
     else:
-        sys.stdout.write(text)
+        print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
