@@ -82,7 +82,7 @@ struct Case {
     DType k_dtype = DType::kF16, v_dtype = DType::kF16;
     bool exact = false;  // attention: as of a layer whose weights are F32
     // attention: of this position V is infinite, of either sign, or NaN, and K of the first head is
-    int64_t infinite_position = -1;
+    int64_t nonfinite_position = -1;
 
     std::vector<SampleParams> params{};  // sample: [n_rows]
 

@@ -59,7 +59,7 @@ void fill_row(Fill fill, float scale, Random random, int64_t n, float* out) {
 }
 
 // In turn positive, a NaN, and negative.
-void fill_infinite(int64_t n, float* out) {
+void fill_nonfinite(int64_t n, float* out) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     for (int64_t i = 0; i < n; i++) out[i] = static_cast<float>(1 - i % 3) * kInfinity;
 }
@@ -175,9 +175,9 @@ void CaseRun::make_cache(Block::Role role) {
                 fill_row(Fill::kNormal, stream == kKStream ? c_.scale : 1.0f,
                          Random(seed_, position_stream(stream, s, p)),
                          static_cast<int64_t>(row.size()), row.data());
-                if (p == c_.infinite_position) {
+                if (p == c_.nonfinite_position) {
                     const auto n = static_cast<int64_t>(row.size());
-                    fill_infinite(stream == kKStream ? c_.d_head : n, row.data());
+                    fill_nonfinite(stream == kKStream ? c_.d_head : n, row.data());
                 }
                 for (int64_t h = 0; h < c_.n_kv_heads; h++) {
                     store_row(row.data() + h * c_.d_head, row_of(kv_, slot, h));

@@ -13,7 +13,8 @@ constexpr int kHeadMultiple = 16;
 constexpr int kNumKvTypes = 4;        // in the order of DType: f32, f16, bf16, q8_0
 constexpr int kBlockPositions = 256;  // decode: positions that share a maximum
 
-// A prompt's query rows against one tile: the rows of n_rows / group positions, group heads each.
+// A prompt's query rows against one tile: heads_per_kv rows, the heads that share the K/V head, of
+// each of n_rows / heads_per_kv positions.
 // Two units multiply them, float32 and bf16; `depth` is d_head rounded up to 32.
 //
 //             float32                   bf16, in pairs along what is summed over
@@ -30,7 +31,7 @@ struct PromptTile {
     const void *q, *k, *v;
     // v is finite where some row does not see all positions that another sees: elements that are
     // not are 0 there, and this is v with them. Else null.
-    const void* infinite_v;
+    const void* nonfinite_v;
     const int32_t* visible;  // [n_rows] how many of the tile's positions the row sees, 0 .. 64
     float* highest;          // [n_rows] an integer, at least the largest score so far
     float* sum;              // [n_rows, 16] of exp2(score - highest), in lanes
@@ -54,7 +55,7 @@ struct PromptUnit {
     void (*unpack_v[kNumKvTypes])(const uint8_t* v_tile, int d_head, int n_positions, void* v);
     // Whether n_positions of v hold anything but finite numbers: if so, finite is v with zeros in
     // their place.
-    bool (*hide_infinite)(const void* v, int d_head, int n_positions, void* finite);
+    bool (*hide_nonfinite)(const void* v, int d_head, int n_positions, void* finite);
     // Scores of the tile, weights, and their sum of values; what was summed before is brought to
     // the new highest score.
     void (*attend)(const PromptTile& tile);

@@ -51,7 +51,7 @@ class DecodeAttention {
           kv_(kv),
           out_(out),
           d_(kv.d_head),
-          group_(q.n_heads / kv.n_kv_heads),
+          heads_per_kv_(q.n_heads / kv.n_kv_heads),
           max_blocks_(blocks_of(kv.n_slots) + q.rows.n_rows) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         rows_ = s.scratch(q.rows.n_rows, sizeof(DecodeRow) / sizeof(float));
@@ -132,9 +132,10 @@ class DecodeAttention {
 
     // The sums of one item. next: the tile of K that this thread reads after it.
     void run_block(const BlockTiles& tiles, const uint8_t* next, float* room) {
-        const auto group = static_cast<int>(group_), d = static_cast<int>(d_);
+        const auto heads_per_kv = static_cast<int>(heads_per_kv_), d = static_cast<int>(d_);
         const int n_tiles = tiles.n_tiles();
-        const int64_t first_head = tiles.first_head * group_, n_heads = tiles.n_heads * group_;
+        const int64_t first_head = tiles.first_head * heads_per_kv_,
+                      n_heads = tiles.n_heads * heads_per_kv_;
         float *scores = room, *q = room + n_heads * kBlockPositions;
         const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(double(d_)));
         const float* from = q_.head<float>(tiles.row->row, first_head);
@@ -142,8 +143,8 @@ class DecodeAttention {
 
         const auto score = kernels_.scores[static_cast<size_t>(kv_.k_dtype)];
         for (int t = 0; t < n_tiles; t++) {
-            const int64_t h = (tiles.head(t) - tiles.first_head) * group_;
-            score(tiles.k(kv_, t), d, q + h * d_, group,
+            const int64_t h = (tiles.head(t) - tiles.first_head) * heads_per_kv_;
+            score(tiles.k(kv_, t), d, q + h * d_, heads_per_kv,
                   t + 1 < n_tiles ? tiles.k(kv_, t + 1) : tiles.v(kv_, 0),
                   scores + h * kBlockPositions + tiles.first_position(t), kBlockPositions);
         }
@@ -156,10 +157,10 @@ class DecodeAttention {
         std::fill(sums, sums + n_heads * d_, 0.0f);
         const auto sum_values = kernels_.sum_values[static_cast<size_t>(kv_.v_dtype)];
         for (int t = 0; t < n_tiles; t++) {
-            const int64_t h = (tiles.head(t) - tiles.first_head) * group_;
+            const int64_t h = (tiles.head(t) - tiles.first_head) * heads_per_kv_;
             const int first = tiles.first_position(t);
             sum_values(tiles.v(kv_, t), d, std::min(kTilePositions, tiles.n_positions - first),
-                       scores + h * kBlockPositions + first, kBlockPositions, group,
+                       scores + h * kBlockPositions + first, kBlockPositions, heads_per_kv,
                        t + 1 < n_tiles ? tiles.v(kv_, t + 1) : next, sums + h * d_);
         }
     }
@@ -184,7 +185,7 @@ class DecodeAttention {
     Heads q_;
     KvLayer kv_;
     Heads out_;
-    int64_t d_, group_, max_blocks_;
+    int64_t d_, heads_per_kv_, max_blocks_;
     Rows rows_, room_, sums_, highest_, totals_;
 };
 

@@ -11,9 +11,9 @@ namespace ridge::cpu {
 // on the pieces that threads take. Pointers and integers alone, so that the files in cpu/isa can
 // include this without sharing an inline function with the rest of the program.
 
-constexpr int kGroupRows = 16;                // weight rows that lie interleaved (interleaved.h)
-constexpr int kBlock = 32;                    // elements of an activation row that share a scale
-constexpr int kMaxTileRows = 8;               // activation rows of one call of a group kernel
+constexpr int kGroupRows = 16;       // weight rows that lie interleaved (interleaved_geometry.h)
+constexpr int kBlock = 32;           // elements of an activation row that share a scale
+constexpr int kDecodeStripRows = 8;  // activation rows of one call of a group kernel
 constexpr int kF16Index = 1, kBF16Index = 2;  // in the tables of formats below
 constexpr int kNumWeightFormats = 17;         // in the order of FormatId (format/format.h)
 
@@ -23,9 +23,9 @@ constexpr int kNumWeightFormats = 17;         // in the order of FormatId (forma
 constexpr int kPaddedBlock = 256;
 constexpr int kStripRows = 4;  // prompts
 struct Activations {
-    // Decode rows lie in strips of kMaxTileRows, so that all that a block of them has lies at fixed
-    // distances, or alone where there is one; prompt rows in strips of kStripRows. S of them in a
-    // strip:
+    // Decode rows lie in strips of kDecodeStripRows, so that all that a block of them has lies at
+    // fixed distances, or alone where there is one; prompt rows in strips of kStripRows. S of them
+    // in a strip:
     int64_t rows_in_strip;
     // float32, what matmuls on float weights read: element k of row r at
     //   decode  values[r / S * value_stride + k * S + r % S]
@@ -46,10 +46,10 @@ struct Activations {
     int64_t block_stride;  // of each of these five
     // bf16, what is read where the machine multiplies it. Decode rows like codes, prompt rows in
     // tiles of 16 rows and 32 elements: element k of row r at
-    //   decode  halves[r / S * half_stride + (k / 32 * S + r % S) * 32 + k % 32]
-    //   prompt  halves[r / 16 * half_stride + k / 32 * 512 + r % 16 * 32 + k % 32]
-    const uint16_t* halves;
-    int64_t half_stride;  // from one strip, or one tile's rows, to the next
+    //   decode  bf16[r / S * bf16_stride + (k / 32 * S + r % S) * 32 + k % 32]
+    //   prompt  bf16[r / 16 * bf16_stride + k / 32 * 512 + r % 16 * 32 + k % 32]
+    const uint16_t* bf16;
+    int64_t bf16_stride;  // from one strip, or one tile's rows, to the next
 };
 // The same, to be written: one row. `step` is the number of rows in a strip: from one block of the
 // row to its next.
@@ -68,7 +68,7 @@ struct PackedShape {
 };
 
 // tile[r, j] = sum_k x[first_row + r, k] * w[j, k] for the 16 rows j of one group and n_rows of x.
-// tile [n_rows, 16] f32; n_rows 1 .. kMaxTileRows. The order over k is one for any n_rows.
+// tile [n_rows, 16] f32; n_rows 1 .. kDecodeStripRows. The order over k is one for any n_rows.
 using GroupKernel = void (*)(const uint8_t* group, const PackedShape& shape, const Activations& x,
                              int64_t first_row, int n_rows, float* tile);
 
@@ -156,7 +156,9 @@ struct CompactPlan {
     uint32_t how;     // for `pack`
 };
 struct CompactKernels {
-    bool faster;  // than plain groups, on machines that this instruction set is for
+    // Than plain groups, on machines that this instruction set is for. On NEON it is assumed, and
+    // not measured.
+    bool faster;
     CompactPlan (*measure)(const GroupRows& rows);
     void (*pack)(const GroupRows& rows, const CompactPlan& plan, uint8_t* out);
     GroupKernel group;
@@ -180,7 +182,7 @@ struct Kernels {
 };
 
 // Each puts the functions of its instruction set in place of those that are there: one translation
-// unit in cpu/isa each. kernels_of_isa.h calls them in order.
+// unit in cpu/isa each. kernels_of_isa.cpp calls them in order.
 void add_scalar_kernels(Kernels& kernels);
 void add_avx2_kernels(Kernels& kernels);
 void add_avx512_kernels(Kernels& kernels);

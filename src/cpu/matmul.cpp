@@ -122,14 +122,14 @@ const uint8_t* Matmul::group(const Tensor& weight, int64_t group, int worker, in
 // input after the first.
 template <class Use>
 void Matmul::run_groups(const Piece* pieces, int n_pieces, int worker, Use use) {
-    alignas(64) float tiles[2][kMaxTileRows * kGroupRows];
+    alignas(64) float tiles[2][kDecodeStripRows * kGroupRows];
     std::array<const uint8_t*, 2> groups{};
     for (int p = 0; p < n_pieces; p++) {
         groups[static_cast<size_t>(p)] =
             group(pieces[p].linear->weight, pieces[p].index, worker, p);
     }
-    for (int64_t row = 0; row < n_rows_; row += kMaxTileRows) {
-        const int64_t n = std::min<int64_t>(kMaxTileRows, n_rows_ - row);
+    for (int64_t row = 0; row < n_rows_; row += kDecodeStripRows) {
+        const int64_t n = std::min<int64_t>(kDecodeStripRows, n_rows_ - row);
         for (int p = 0; p < n_pieces; p++) {
             const Tensor& weight = pieces[p].linear->weight;
             group_kernel_of(kernels_, weight)(groups[static_cast<size_t>(p)], packed_shape(weight),

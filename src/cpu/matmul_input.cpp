@@ -18,7 +18,7 @@ static_assert(kStripGrain % kPaddedBlock == 0 && kQuantiseGrain % kPaddedBlock =
 constexpr int64_t kCodePadding = 64;
 // Strips of bf16 tiles likewise: parts of 8 KiB and more of all of them are in the second cache at
 // once, which has places for a few at each multiple of 128 KiB.
-constexpr int64_t kHalfPadding = 4096;
+constexpr int64_t kBf16Padding = 4096;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ MatmulInput::MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_
       n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock),
       rows_in_strip_(row_class == RowClass::kPrompt ? kStripRows
                      : n_rows == 1                  ? 1
-                                                    : kMaxTileRows) {}
+                                                    : kDecodeStripRows) {}
 
 void MatmulInput::want(Operands operands) {
     const int64_t n_blocks = n_padded_ / kBlock;
@@ -49,12 +49,12 @@ void MatmulInput::want(Operands operands) {
             blocks_ = s_.scratch(n_strips(), rows_in_strip_ * 7 * n_blocks);
             break;
         case Operands::kBF16:
-            if (halves_.n_rows > 0) break;
+            if (bf16_.n_rows > 0) break;
             if (is_prompt()) {
-                halves_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
-                                     16 * n_padded_ + kHalfPadding, DType::kBF16);
+                bf16_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
+                                   16 * n_padded_ + kBf16Padding, DType::kBF16);
             } else {
-                halves_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_, DType::kBF16);
+                bf16_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_, DType::kBF16);
             }
             break;
     }
@@ -73,7 +73,7 @@ void MatmulInput::set(Rows x) {
     // A long row is cut, since blocks know nothing of each other: a decode step has one alone.
     const bool cut_row = n_rows_ == 1 && only_codes() && n_padded_ >= 2 * kQuantiseGrain;
     if (in_strips() || cut_row) return set_columns(x);
-    if (!only_codes() && values_.n_rows == 0 && halves_.n_rows == 0) return;  // read as it is
+    if (!only_codes() && values_.n_rows == 0 && bf16_.n_rows == 0) return;  // read as it is
     const int64_t grain = std::max<int64_t>(1, kRowGrain / n_padded_);
     s_.pool.parallel_for(n_rows_, grain, [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; i++) set_row(i, x.row<float>(i));
@@ -111,7 +111,7 @@ void MatmulInput::set_columns(Rows x) {
             const int64_t row = strip * rows_in_strip_;
             for (int64_t r = row; r < std::min(row + rows_in_strip_, n_rows_); r++) {
                 if (codes_.n_rows > 0) quantise(r, first, n, x.row<float>(r));
-                if (halves_.n_rows > 0) round(r, first, n, x.row<float>(r));
+                if (bf16_.n_rows > 0) round(r, first, n, x.row<float>(r));
             }
         }
     });
@@ -125,7 +125,7 @@ void MatmulInput::set_values(int64_t strip, int64_t first, int64_t n, Rows x) {
     memset(to, 0, static_cast<size_t>(n * rows_in_strip_) * sizeof(float));
     for (int64_t r = 0; r < std::min(rows_in_strip_, n_rows_ - strip * rows_in_strip_); r++) {
         const float* from = x.row<float>(strip * rows_in_strip_ + r) + first;
-        for (int64_t k = 0; k < n_there; k++) to[k * kMaxTileRows + r] = from[k];
+        for (int64_t k = 0; k < n_there; k++) to[k * kDecodeStripRows + r] = from[k];
     }
 }
 
@@ -136,7 +136,7 @@ void MatmulInput::set_row(int64_t row, const float* x) {
         std::fill(to + d_in_, to + n_padded_, 0.0f);
     }
     if (codes_.n_rows > 0) quantise(row, 0, n_padded_, x);
-    if (halves_.n_rows > 0) round(row, 0, n_padded_, x);
+    if (bf16_.n_rows > 0) round(row, 0, n_padded_, x);
 }
 
 // A strip of blocks_: scales, scaled sums, negated sums of blocks, then the latter two of half
@@ -168,7 +168,7 @@ void MatmulInput::quantise(int64_t row, int64_t first, int64_t n_padded, const f
 
 void MatmulInput::round(int64_t row, int64_t first, int64_t n_padded, const float* x) {
     const int64_t rows_side_by_side = is_prompt() ? kTileElements / kBlock : rows_in_strip_;
-    uint16_t* to = halves_.row<uint16_t>(row / rows_side_by_side) +
+    uint16_t* to = bf16_.row<uint16_t>(row / rows_side_by_side) +
                    (first / kBlock * rows_side_by_side + row % rows_side_by_side) * kBlock;
     kernels_.bf16_row(x + first, std::clamp<int64_t>(d_in_ - first, 0, n_padded), n_padded,
                       rows_side_by_side * kBlock, to);
@@ -177,7 +177,7 @@ void MatmulInput::round(int64_t row, int64_t first, int64_t n_padded, const floa
 void MatmulInput::point_at_forms() {
     x_.rows_in_strip = rows_in_strip_;
     if (values_.n_rows > 0) x_.values = values_.row<float>(0), x_.value_stride = values_.stride;
-    if (halves_.n_rows > 0) x_.halves = halves_.row<uint16_t>(0), x_.half_stride = halves_.stride;
+    if (bf16_.n_rows > 0) x_.bf16 = bf16_.row<uint16_t>(0), x_.bf16_stride = bf16_.stride;
     if (codes_.n_rows == 0) return;
     const QuantisedRow row = quantised_row(0);
     x_.codes = row.codes;

@@ -34,17 +34,17 @@ class MatmulInput {
     QuantisedRow quantised_row(int64_t row) const;
     void point_at_forms();
     bool only_codes() const {
-        return codes_.n_rows > 0 && values_.n_rows == 0 && halves_.n_rows == 0;
+        return codes_.n_rows > 0 && values_.n_rows == 0 && bf16_.n_rows == 0;
     }
     bool is_prompt() const { return rows_in_strip_ == kStripRows; }
-    bool in_strips() const { return rows_in_strip_ == kMaxTileRows; }  // decode rows
+    bool in_strips() const { return rows_in_strip_ == kDecodeStripRows; }  // decode rows
     int64_t n_strips() const { return (n_rows_ + rows_in_strip_ - 1) / rows_in_strip_; }
 
     Step& s_;
     const Kernels& kernels_;
     int64_t n_rows_, d_in_, n_padded_, rows_in_strip_;
     bool wants_values_ = false;
-    Rows codes_, blocks_, values_, halves_, normed_;  // without rows: not wanted
+    Rows codes_, blocks_, values_, bf16_, normed_;  // without rows: not wanted
     Activations x_{};
 };
 

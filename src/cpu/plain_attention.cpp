@@ -102,8 +102,8 @@ void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
 //   that start at multiples of 64, in order. Threads share the pairs of row and K/V head. Position
 //   -1 gives zeros.
 void attention(Step& s, Heads q, KvLayer kv, Heads out) {
-    const int64_t group = q.n_heads / kv.n_kv_heads;
-    Rows scratch = s.scratch(s.pool.size(), kv.d_head + group * (kBlock + 2));
+    const int64_t heads_per_kv = q.n_heads / kv.n_kv_heads;
+    Rows scratch = s.scratch(s.pool.size(), kv.d_head + heads_per_kv * (kBlock + 2));
     if (s.planning) return;
     s.pool.parallel_for(
         q.rows.n_rows * kv.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
@@ -111,9 +111,14 @@ void attention(Step& s, Heads q, KvLayer kv, Heads out) {
             float* state = row + kv.d_head;
             for (int64_t task = begin; task < end; task++) {
                 int64_t i = task / kv.n_kv_heads, kv_head = task % kv.n_kv_heads,
-                        h = kv_head * group;
-                HeadGroup heads{group, kv.d_head,     q.head<float>(i, h), out.head<float>(i, h),
-                                state, state + group, state + 2 * group};
+                        h = kv_head * heads_per_kv;
+                HeadGroup heads{heads_per_kv,
+                                kv.d_head,
+                                q.head<float>(i, h),
+                                out.head<float>(i, h),
+                                state,
+                                state + heads_per_kv,
+                                state + 2 * heads_per_kv};
                 int64_t n_positions = int64_t{s.batch.positions[static_cast<size_t>(i)]} + 1;
                 attend(heads, view_of(s.batch, i), kv, kv_head, n_positions, row);
             }

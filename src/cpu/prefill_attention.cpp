@@ -30,10 +30,10 @@ class PrefillAttention {
           kv_(kv),
           out_(out),
           d_(kv.d_head),
-          group_(q.n_heads / kv.n_kv_heads),
+          heads_per_kv_(q.n_heads / kv.n_kv_heads),
           depth_(round_up(d_, kPromptDepth)),
-          rows_of_block_(std::max<int64_t>(1, unit_.block_rows / group_)),
-          max_queries_(round_up(rows_of_block_ * group_, unit_.tile_rows)) {
+          rows_of_block_(std::max<int64_t>(1, unit_.block_rows / heads_per_kv_)),
+          max_queries_(round_up(rows_of_block_ * heads_per_kv_, unit_.tile_rows)) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         blocks_ = s.scratch(q.rows.n_rows, 4);
         Room room{};
@@ -108,10 +108,10 @@ class PrefillAttention {
     // Queries scaled; nothing summed yet. Those that pad the last tile of rows see nothing.
     void begin(const QueryBlock& block, int64_t head, int64_t n_queries, const Room& room) const {
         const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(double(d_)));
-        for (int64_t query = 0; query < block.n_rows * group_; query++) {
-            const int64_t row = block.first_row + query / group_;
-            unit_.set_query(q_.head<float>(row, head * group_ + query % group_), scale,
-                            static_cast<int>(d_), query, room.q);
+        for (int64_t query = 0; query < block.n_rows * heads_per_kv_; query++) {
+            const int64_t row = block.first_row + query / heads_per_kv_;
+            unit_.set_query(q_.head<float>(row, head * heads_per_kv_ + query % heads_per_kv_),
+                            scale, static_cast<int>(d_), query, room.q);
         }
         std::fill(room.out, room.out + n_queries * d_, 0.0f);
         std::fill(room.highest, room.highest + n_queries, -std::numeric_limits<float>::infinity());
@@ -123,7 +123,7 @@ class PrefillAttention {
         Room room{};
         cut_room(room_.row<float>(worker), room);
         const KvView& view = s_.batch.spans[static_cast<size_t>(block.span)].kv;
-        const int64_t n_queries = round_up(block.n_rows * group_, unit_.tile_rows);
+        const int64_t n_queries = round_up(block.n_rows * heads_per_kv_, unit_.tile_rows);
         begin(block, head, n_queries, room);
         int32_t last = -1;
         for (int64_t r = 0; r < block.n_rows; r++) last = std::max(last, position(block, r));
@@ -132,7 +132,7 @@ class PrefillAttention {
             for (int64_t r = 0; r < block.n_rows; r++) {
                 const auto n = static_cast<int32_t>(
                     std::clamp<int64_t>(position(block, r) + 1 - first, 0, kTilePositions));
-                std::fill_n(room.visible + r * group_, group_, n);
+                std::fill_n(room.visible + r * heads_per_kv_, heads_per_kv_, n);
                 most = std::max(most, n);
                 if (position(block, r) >= 0) least = std::min(least, n);
             }
@@ -143,7 +143,8 @@ class PrefillAttention {
                 static_cast<int>(round_up(most, unit_.positions)), room.k);
             unit_.unpack_v[static_cast<size_t>(kv_.v_dtype)](
                 reinterpret_cast<const uint8_t*>(host_v_tile(kv_, page, head)), d, most, room.v);
-            const bool hidden = least < most && unit_.hide_infinite(room.v, d, most, room.finite_v);
+            const bool hidden =
+                least < most && unit_.hide_nonfinite(room.v, d, most, room.finite_v);
             unit_.attend({room.q, room.k, hidden ? room.finite_v : room.v,
                           hidden ? room.v : nullptr, room.visible, room.highest, room.sum, room.out,
                           room.scores, room.weights, n_queries, d});
@@ -152,9 +153,10 @@ class PrefillAttention {
     }
 
     void finish(const QueryBlock& block, int64_t head, const Room& room) const {
-        for (int64_t query = 0; query < block.n_rows * group_; query++) {
-            const int64_t r = query / group_;
-            float* to = out_.head<float>(block.first_row + r, head * group_ + query % group_);
+        for (int64_t query = 0; query < block.n_rows * heads_per_kv_; query++) {
+            const int64_t r = query / heads_per_kv_;
+            float* to =
+                out_.head<float>(block.first_row + r, head * heads_per_kv_ + query % heads_per_kv_);
             if (position(block, r) < 0) {
                 std::fill(to, to + d_, 0.0f);
                 continue;
@@ -173,7 +175,7 @@ class PrefillAttention {
     Heads q_;
     KvLayer kv_;
     Heads out_;
-    int64_t d_, group_, depth_, rows_of_block_, max_queries_;
+    int64_t d_, heads_per_kv_, depth_, rows_of_block_, max_queries_;
     Rows blocks_, room_;
 };
 

@@ -202,25 +202,25 @@ TEST(Attention, rows_do_not_see_later_positions) {
                                                  {65, 5, RowClass::kPrompt, 3}};
     std::vector<Case> cases;
     for (DType dtype : {DType::kF16, DType::kF32, DType::kBF16}) {
-        for (int64_t infinite_position : {64, 70, 105, 129}) {
+        for (int64_t nonfinite_position : {64, 70, 105, 129}) {
             Case& c = cases.emplace_back(attention_of(sequences, dtype, true));
-            c.masked = infinite_position == 105;
-            c.infinite_position = infinite_position;
+            c.masked = nonfinite_position == 105;
+            c.nonfinite_position = nonfinite_position;
             c.tolerance = 2e-5f, c.cancels = true;
         }
     }
     for (const Case& c : thinned(std::move(cases), 1)) {
         Case finite_case = c;
-        finite_case.infinite_position = -1;
+        finite_case.nonfinite_position = -1;
         for (const CheckpointTables& checkpoint : checkpoints_of(Op::kAttention, 2)) {
             const Outputs finite = run_case(finite_case, test_seed(), checkpoint.tables, pool);
             const Outputs got = run_case(c, test_seed(), checkpoint.tables, pool);
             SCOPED_TRACE(fmt::format("{}, position {}, checkpoint {}, RIDGE_SEED={}", c.name,
-                                     c.infinite_position, checkpoint.name, test_seed()));
+                                     c.nonfinite_position, checkpoint.name, test_seed()));
             int64_t first_row = 0;
             for (const CaseSequence& s : sequences) {
                 const int64_t n_before =
-                    std::clamp<int64_t>(c.infinite_position - (s.n_ctx - s.n_rows), 0, s.n_rows);
+                    std::clamp<int64_t>(c.nonfinite_position - (s.n_ctx - s.n_rows), 0, s.n_rows);
                 expect_same_rows(rows_of(got, first_row, n_before),
                                  rows_of(finite, first_row, n_before));
                 first_row += s.n_rows;

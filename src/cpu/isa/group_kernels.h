@@ -344,10 +344,11 @@ inline typename V::Int dots(typename V::Int sum, const typename V::Int* c, const
     return sum;
 }
 
-// Where kN rows of the activations lie. Several are in a strip of kMaxTileRows, at fixed distances.
+// Where kN rows of the activations lie. Several are in a strip of kDecodeStripRows, at fixed
+// distances.
 template <int kN>
 struct StripRows {
-    static constexpr int64_t step = kMaxTileRows;
+    static constexpr int64_t step = kDecodeStripRows;
     int64_t strip, first;
     StripRows(const Activations&, int64_t row) : strip(row / step), first(row % step) {}
 };

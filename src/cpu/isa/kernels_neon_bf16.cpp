@@ -111,26 +111,26 @@ inline void multiply_four_rows(const uint8_t* codes, const uint16_t* x, int64_t 
 void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block, int64_t n_blocks,
                    int64_t n_rows, float* sums) {
     for (int64_t row = 0; row < n_rows; row += 4) {
-        const uint16_t* halves =
-            x.halves + row / 16 * x.half_stride + first_block * kTileElements + row % 16 * 32;
+        const uint16_t* bf16 =
+            x.bf16 + row / 16 * x.bf16_stride + first_block * kTileElements + row % 16 * 32;
         for (int g = 0; g < kPanelGroups; g++) {
-            multiply_four_rows(panel.codes[g], halves, n_blocks,
+            multiply_four_rows(panel.codes[g], bf16, n_blocks,
                                sums + row * kPanelRows + g * kGroupRows);
         }
     }
 }
 
-constexpr int kHalfSliceBlocks = 8;
+constexpr int kBf16SliceBlocks = 8;
 
 }  // namespace
 
 // F32 weights and caches keep their float32 products.
 void add_neon_bf16_kernels(Kernels& kernels) {
-    kernels.gemm[kF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_f16>,
+    kernels.gemm[kF16Index] = {Operands::kBF16, kBf16SliceBlocks, 0, unpack_row_pairs<load_f16>,
                                multiply_bf16};
-    kernels.gemm[kBF16Index] = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_row_pairs<load_bf16>,
+    kernels.gemm[kBF16Index] = {Operands::kBF16, kBf16SliceBlocks, 0, unpack_row_pairs<load_bf16>,
                                 multiply_bf16};
-    kernels.compact.gemm = {Operands::kBF16, kHalfSliceBlocks, 0, unpack_compact_row_pairs,
+    kernels.compact.gemm = {Operands::kBF16, kBf16SliceBlocks, 0, unpack_compact_row_pairs,
                             multiply_bf16};
     kernels.attention.prompt_bf16 = bf16_prompt_unit<Neon4Bf16>();
 }

@@ -52,11 +52,11 @@ inline typename V::Float exp2_for_bf16(typename V::Float x) {
     return V::zero_below(x, V::splat(-126.0f), V::add_exponent(p, shifted));
 }
 
-// The bits of x, 0 where it is a finite number: of a float32, of each half of a pair of bf16.
-inline uint32_t infinite_float(uint32_t x) {
+// The bits of x, 0 where it is a finite number: of a float32, of each of a pair of bf16.
+inline uint32_t nonfinite_float(uint32_t x) {
     return (x & 0x7f800000u) == 0x7f800000u ? 0xffffffffu : 0;
 }
-inline uint32_t infinite_pair(uint32_t x) {
+inline uint32_t nonfinite_pair(uint32_t x) {
     return ((x & 0x7f800000u) == 0x7f800000u ? 0xffff0000u : 0) |
            ((x & 0x7f80u) == 0x7f80u ? 0xffffu : 0);
 }
@@ -100,7 +100,7 @@ struct FloatOperands {
             for (int d = 0; d < d_head; d += V::kRows) V::store(v + d, V::zero_float());
         }
     }
-    static uint32_t infinite(uint32_t x) { return infinite_float(x); }
+    static uint32_t nonfinite(uint32_t x) { return nonfinite_float(x); }
     static float value(const void* v, int d_head, int position, int d) {
         return static_cast<const float*>(v)[int64_t{position} * d_head + d];
     }
@@ -176,11 +176,11 @@ struct Bf16Operands {
         const int n_pairs = (round_up_to(n_positions, kPositions) - n_positions) / 2;
         memset(v, 0, static_cast<size_t>(n_pairs * row_bytes));
     }
-    static uint32_t infinite(uint32_t x) { return infinite_pair(x); }
-    static float number(const void* halves, int64_t i) {
-        uint16_t half;
-        memcpy(&half, static_cast<const uint8_t*>(halves) + 2 * i, sizeof half);
-        const uint32_t bits = uint32_t{half} << 16;
+    static uint32_t nonfinite(uint32_t x) { return nonfinite_pair(x); }
+    static float number(const void* bf16, int64_t i) {
+        uint16_t high;
+        memcpy(&high, static_cast<const uint8_t*>(bf16) + 2 * i, sizeof high);
+        const uint32_t bits = uint32_t{high} << 16;
         float x;
         memcpy(&x, &bits, sizeof x);
         return x;
@@ -320,18 +320,18 @@ inline void weigh_row(const PromptTile& t, int64_t row, int n_positions, const f
     V::store(sum, U::put_weights(score, n, V::splat(highest), V::load_floats(sum), weights));
 }
 
-// What hide_infinite took out of v, for the rows that see it.
+// What hide_nonfinite took out of v, for the rows that see it.
 template <class U>
-void add_infinite(const PromptTile& t, int64_t row, int64_t n_rows) {
+void add_nonfinite(const PromptTile& t, int64_t row, int64_t n_rows) {
     const auto* weights = static_cast<const typename U::Element*>(t.weights);
     for (int64_t i = 0; i < n_rows; i++, weights += kTilePositions / U::kNumbers) {
         float* out = t.out + (row + i) * t.d_head;
         for (int p = 0; p < t.visible[row + i]; p++) {
             for (int d = 0; d < t.d_head; d++) {
-                const float value = U::value(t.infinite_v, t.d_head, p, d);
+                const float value = U::value(t.nonfinite_v, t.d_head, p, d);
                 uint32_t bits;
                 memcpy(&bits, &value, sizeof bits);
-                if (infinite_float(bits) != 0) out[d] += U::weight(weights, p) * value;
+                if (nonfinite_float(bits) != 0) out[d] += U::weight(weights, p) * value;
             }
         }
     }
@@ -362,26 +362,26 @@ void attend_tile(const PromptTile& t) {
             }
         }
         U::sum_values(t, row, n_rows, n_positions);
-        if (t.infinite_v != nullptr) add_infinite<U>(t, row, n_rows);
+        if (t.nonfinite_v != nullptr) add_nonfinite<U>(t, row, n_rows);
     }
     U::end();
 }
 
 template <class U>
-bool hide_infinite(const void* v, int d_head, int n_positions, void* finite) {
+bool hide_nonfinite(const void* v, int d_head, int n_positions, void* finite) {
     const int64_t n = int64_t{round_up_to(n_positions, U::kPositions)} / U::kNumbers * d_head;
     const auto* from = static_cast<const uint8_t*>(v);
     uint32_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, from + 4 * i, sizeof bits);
-        found |= U::infinite(bits);
+        found |= U::nonfinite(bits);
     }
     if (found == 0) return false;
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, from + 4 * i, sizeof bits);
-        bits &= ~U::infinite(bits);
+        bits &= ~U::nonfinite(bits);
         memcpy(static_cast<uint8_t*>(finite) + 4 * i, &bits, sizeof bits);
     }
     return true;
@@ -398,7 +398,7 @@ constexpr PromptUnit prompt_unit(int block_rows) {
          U::template unpack_k<KvQ8>},
         {U::template unpack_v<KvF32>, U::template unpack_v<KvF16>, U::template unpack_v<KvBF16>,
          U::template unpack_v<KvQ8>},
-        hide_infinite<U>,
+        hide_nonfinite<U>,
         attend_tile<U>,
     };
 }

@@ -241,8 +241,8 @@ void multiply_tiles(const Panel& panel, const Activations& x, int64_t first_bloc
     const int64_t n_strips = (n_rows + kPaddedRows - 1) / kPaddedRows;
     const int64_t n_both = n_blocks < next.n_blocks() ? n_blocks : next.n_blocks();
     for (int64_t strip = 0; strip < n_strips; strip++) {
-        const uint16_t* high = x.halves + 2 * strip * x.half_stride + kTileElements * first_block;
-        TileStep step{high, high + x.half_stride, panel.codes[0], panel.codes[1]};
+        const uint16_t* high = x.bf16 + 2 * strip * x.bf16_stride + kTileElements * first_block;
+        TileStep step{high, high + x.bf16_stride, panel.codes[0], panel.codes[1]};
         const auto piece = static_cast<int>(kPieces * strip / n_strips);
         const auto end = static_cast<int>(kPieces * (strip + 1) / n_strips);
         float* to = sums.sums + strip * kTileStripFloats;

@@ -53,9 +53,9 @@ struct ScalarTiles {
     }
     static uint8_t* tile(int t) { return registers() + kBytes * t; }
     static float element(const uint8_t* tile, int row, int i) {
-        uint16_t half;
-        memcpy(&half, tile + 64 * row + 2 * i, sizeof half);
-        const uint32_t bits = uint32_t{half} << 16;
+        uint16_t high;
+        memcpy(&high, tile + 64 * row + 2 * i, sizeof high);
+        const uint32_t bits = uint32_t{high} << 16;
         float value;
         memcpy(&value, &bits, sizeof value);
         return value;

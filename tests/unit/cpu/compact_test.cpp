@@ -90,24 +90,24 @@ void expect_rows_come_back(const Weight& weight, const Tensor& packed) {
 // Activations of a strip of rows, as decode kernels read them: as float32, and rounded to bf16.
 struct Strip {
     std::vector<float> values;
-    std::vector<uint16_t> halves;
+    std::vector<uint16_t> rounded;
     cpu::Activations activations{};
 
     Strip(int64_t n_cols, int64_t n_padded) {
-        constexpr int64_t kRows = cpu::kMaxTileRows;
+        constexpr int64_t kRows = cpu::kDecodeStripRows;
         values.resize(static_cast<size_t>(kRows * n_padded));
-        halves.resize(values.size());
+        rounded.resize(values.size());
         Random random(test_seed(), 77);
         for (int64_t r = 0; r < kRows; r++) {
             for (int64_t k = 0; k < n_cols; k++) {
                 const float x = random.normal();
                 values[static_cast<size_t>(k * kRows + r)] = x;
-                halves[static_cast<size_t>((k / 32 * kRows + r) * 32 + k % 32)] = to_bf16(x).bits;
+                rounded[static_cast<size_t>((k / 32 * kRows + r) * 32 + k % 32)] = to_bf16(x).bits;
             }
         }
         activations.rows_in_strip = kRows;
         activations.values = values.data(), activations.value_stride = kRows * n_padded;
-        activations.halves = halves.data(), activations.half_stride = kRows * n_padded;
+        activations.bf16 = rounded.data(), activations.bf16_stride = kRows * n_padded;
     }
 };
 
@@ -122,9 +122,9 @@ void expect_same_products(const Weight& weight, const Packed& compact,
         cpu::pack_group(kernels, weight.tensor, g, plain.data());
         const auto n_weights =
             std::min<int64_t>(cpu::kGroupRows, weight.tensor.n_rows() - g * cpu::kGroupRows);
-        for (int n = 1; n <= cpu::kMaxTileRows; n++) {
-            float want[cpu::kMaxTileRows * cpu::kGroupRows], got[std::size(want)];
-            const int first = cpu::kMaxTileRows - n;
+        for (int n = 1; n <= cpu::kDecodeStripRows; n++) {
+            float want[cpu::kDecodeStripRows * cpu::kGroupRows], got[std::size(want)];
+            const int first = cpu::kDecodeStripRows - n;
             kernels.group[cpu::kBF16Index](reinterpret_cast<const uint8_t*>(plain.data()), shape,
                                            activations, first, n, want);
             kernels.compact.group(cpu::compact_group(compact.tensor, g), shape, activations, first,

@@ -38,21 +38,21 @@ std::vector<NamedKernels> kernels_on_tiles() {
 // Rows of bf16 as MatmulInput has them.
 struct Input {
     int64_t n_rows, stride;
-    std::vector<uint16_t> halves;
+    std::vector<uint16_t> rounded;
 
     Input(int64_t n_rows, int64_t d_in, Random& random)
-        : n_rows(n_rows), stride(16 * d_in + 512), halves(size_t(strips() * 2 * stride)) {
+        : n_rows(n_rows), stride(16 * d_in + 512), rounded(size_t(strips() * 2 * stride)) {
         for (int64_t r = 0; r < n_rows; r++) {
             for (int64_t k = 0; k < d_in; k++) {
-                halves[size_t(r / 16 * stride + k / 32 * cpu::kTileElements + r % 16 * 32 +
-                              k % 32)] = to_bf16(random.normal()).bits;
+                rounded[size_t(r / 16 * stride + k / 32 * cpu::kTileElements + r % 16 * 32 +
+                               k % 32)] = to_bf16(random.normal()).bits;
             }
         }
     }
     int64_t strips() const { return (n_rows + cpu::kPaddedRows - 1) / cpu::kPaddedRows; }
     cpu::Activations rows_from_strip(int64_t strip) const {
         cpu::Activations x{};
-        x.halves = halves.data() + 2 * strip * stride, x.half_stride = stride;
+        x.bf16 = rounded.data() + 2 * strip * stride, x.bf16_stride = stride;
         return x;
     }
 };
@@ -119,7 +119,7 @@ float sum_in_order(const Weight& weight, const Input& input, int64_t row, int64_
     for (int64_t k = 0; k < weight.tensor.n_cols(); k++) {
         const size_t at =
             size_t(row / 16 * input.stride + k / 32 * cpu::kTileElements + row % 16 * 32 + k % 32);
-        sum += to_float(bf16{input.halves[at]}) * to_float(to_bf16(w[size_t(k)]));
+        sum += to_float(bf16{input.rounded[at]}) * to_float(to_bf16(w[size_t(k)]));
     }
     return sum;
 }
