@@ -276,19 +276,26 @@ CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed), weights_(se
     for (Block& block : blocks_) block.before = copy_of(block.buffer);
 }
 
-// As a backend prepares them.
+// As a backend prepares them: two of as many rows each as gate and up, others alone.
 void CaseRun::pack_weights(const Layout& layout, const void* kernels) {
     bound_linears_ = linears_;
     packed_.clear();
     if (layout.rows_in_part == 0) return;
-    for (Linear& linear : bound_linears_) {
-        Packing packing(linear.weight, layout, kernels);
+    const bool pair =
+        linears_.size() == 2 && linears_[0].weight.n_rows() == linears_[1].weight.n_rows();
+    const size_t n_together = pair ? 2 : 1;
+    for (size_t first = 0; first < linears_.size(); first += n_together) {
+        std::vector<Tensor> weights;
+        for (size_t i = 0; i < n_together; i++) weights.push_back(linears_[first + i].weight);
+        Packing packing(weights, layout, kernels);
         for (int64_t i = 0; i < packing.n_to_measure(); i++) packing.measure(i);
         packing.settle();
         const Buffer& buffer = packed_.emplace_back(alloc(static_cast<size_t>(packing.n_bytes())));
         poison(buffer);
-        for (int64_t i = 0; i < packing.n_parts(); i++) packing.pack(i, buffer.data());
-        linear.weight = packing.view(buffer.data());
+        for (size_t t = 0; t < n_together; t++) {
+            for (int64_t i = 0; i < packing.n_parts(); i++) packing.pack(i, buffer.data(), t);
+            bound_linears_[first + t].weight = packing.view(buffer.data(), t);
+        }
     }
 }
 

@@ -55,11 +55,22 @@ class CpuBackend : public Backend {
         if (data == nullptr) throw Error("cpu: no memory for {} bytes", n_bytes);
         return {data, n_bytes, release_memory};
     }
-    Tensor prepare(const Tensor& weight, const Layout& layout) override {
-        if (weight.n_dims == 1) return to_float(weight);
-        if (weight.layout == &layout) return weight;
-        CHECK(weight.layout == &row_major_layout());
-        return pack(weight, layout);
+    void prepare(std::span<Tensor* const> weights, const Layout& layout,
+                 const PrepareEvents& events) override {
+        std::vector<Tensor*> unpacked;
+        for (Tensor* weight : weights) {
+            if (weight->n_dims == 1) {
+                to_float(*weight, events);
+            } else if (weight->layout != &layout) {
+                unpacked.push_back(weight);
+            }
+        }
+        if (!unpacked.empty()) pack(unpacked, layout, events);
+    }
+    int64_t least_bytes(const Tensor& weight, const Layout& layout) const override {
+        if (weight.n_dims == 1) return weight.n_cols() * static_cast<int64_t>(sizeof(float));
+        if (weight.layout == &layout) return 0;
+        return Packing(weight, layout, &kernels_).least_bytes();
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
@@ -99,28 +110,36 @@ class CpuBackend : public Backend {
     double measure_read_gbps(const Model& model) override;
 
   private:
-    Tensor to_float(const Tensor& weight) {
-        Tensor vector = weight;
-        vector.format = &format_of(FormatId::kF32);
-        Buffer buffer = alloc(static_cast<size_t>(weight.n_cols()) * sizeof(float));
+    void to_float(Tensor& weight, const PrepareEvents& events) {
+        const int64_t n_bytes = weight.n_cols() * static_cast<int64_t>(sizeof(float));
+        if (events.taking) events.taking(n_bytes);
+        Buffer buffer = alloc(static_cast<size_t>(n_bytes));
         unpack_row(weight, 0, reinterpret_cast<float*>(buffer.data()));
-        vector.planes = {
-            Plane{buffer.data(), weight.n_cols() * static_cast<int64_t>(sizeof(float))}};
+        const Tensor original = weight;
+        weight.format = &format_of(FormatId::kF32);
+        weight.planes = {Plane{buffer.data(), n_bytes}};
         weights_.push_back(std::move(buffer));
-        return vector;
+        if (events.copied) events.copied(original);
     }
 
-    Tensor pack(const Tensor& weight, const Layout& layout) {
-        Packing packing(weight, layout, &kernels_);
+    // One weight after the other, so that no more than one is there twice.
+    void pack(std::span<Tensor* const> weights, const Layout& layout, const PrepareEvents& events) {
+        std::vector<Tensor> originals;
+        for (const Tensor* weight : weights) originals.push_back(*weight);
+        Packing packing(originals, layout, &kernels_);
         pool_.parallel_for(packing.n_to_measure(), 1, [&](int64_t begin, int64_t end, int) {
             for (int64_t i = begin; i < end; i++) packing.measure(i);
         });
         packing.settle();
+        if (events.taking) events.taking(packing.n_bytes());
         std::byte* data = take_packed(static_cast<size_t>(packing.n_bytes()));
-        pool_.parallel_for(packing.n_parts(), 1, [&](int64_t begin, int64_t end, int) {
-            for (int64_t i = begin; i < end; i++) packing.pack(i, data);
-        });
-        return packing.view(data);
+        for (size_t w = 0; w < weights.size(); w++) {
+            pool_.parallel_for(packing.n_parts(), 1, [&](int64_t begin, int64_t end, int) {
+                for (int64_t i = begin; i < end; i++) packing.pack(i, data, w);
+            });
+            *weights[w] = packing.view(data, w);
+            if (events.copied) events.copied(originals[w]);
+        }
     }
 
     // Packed weights lie one behind the other, as a step reads them, in blocks that are large
@@ -184,25 +203,39 @@ uint64_t sum_words(const std::byte* data, size_t n_bytes) {
     return sum;
 }
 
+// The weights that a decode step reads, each byte once, in the order of addresses; what lies side
+// by side is one run.
+std::vector<std::span<const std::byte>> runs_of_weights(const Model& model) {
+    std::vector<std::span<const std::byte>> spans, runs;
+    for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
+        if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
+        for (const auto& span : spans_in_memory(tensor)) spans.push_back(span);
+    });
+    std::sort(spans.begin(), spans.end(),
+              [](const auto& a, const auto& b) { return a.data() < b.data(); });
+    for (const auto& span : spans) {
+        const std::byte* end = runs.empty() ? nullptr : runs.back().data() + runs.back().size();
+        if (runs.empty() || span.data() > end) {
+            runs.push_back(span);
+        } else if (span.data() + span.size() > end) {  // it may begin within, in files of a kind
+            runs.back() = {runs.back().data(), span.data() + span.size()};
+        }
+    }
+    return runs;
+}
+
 // Reads all weights as they lie, at least twice and over and over for some 50 ms, and takes the
 // best pass: what stays in a cache from one decode step to the next does so here.
 double CpuBackend::measure_read_gbps(const Model& model) {
     constexpr size_t kPiece = size_t{256} << 10;
     std::vector<std::span<const std::byte>> pieces;
     size_t total = 0;
-    for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
-        if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
-        const bool packed = tensor.layout->rows_in_part > 0;
-        for (const Plane& plane : tensor.planes) {
-            if (plane.data == nullptr || (packed && &plane != tensor.planes.data())) continue;
-            auto n_bytes = static_cast<size_t>(packed ? bytes_in_memory(tensor)
-                                                      : plane.row_stride_bytes * tensor.n_rows());
-            for (size_t at = 0; at < n_bytes; at += kPiece) {
-                pieces.emplace_back(plane.data + at, std::min(kPiece, n_bytes - at));
-                total += pieces.back().size();
-            }
+    for (const auto& run : runs_of_weights(model)) {
+        total += run.size();
+        for (size_t at = 0; at < run.size(); at += kPiece) {
+            pieces.push_back(run.subspan(at, std::min(kPiece, run.size() - at)));
         }
-    });
+    }
     std::atomic<uint64_t> sink{0};  // keeps the reads alive
     double best = 0;
     Timer all;

@@ -23,6 +23,11 @@ PartPlan measure_part(const Tensor& row_major, int64_t part, const void* kernels
     return {plan.n_bytes, plan.how};
 }
 
+// Of a group that has nothing beside its super-blocks.
+int64_t least_part_bytes(const Tensor& weight) {
+    return kCompactSuperBytes * packed_shape(weight).n_supers;
+}
+
 void pack_part(const Tensor& row_major, int64_t part, const PartPlan& plan, const void* kernels,
                std::byte* out) {
     kernels_in(kernels).pack(rows_of_group(row_major, part), {plan.n_bytes, plan.how},
@@ -53,7 +58,7 @@ void mend_row(const CompactGroup& group, int64_t s, int row, int n, float* out) 
 
 void unpack_compact(const Tensor& weight, int64_t row, float* out) {
     const int64_t n_cols = weight.n_cols(), n_supers = (n_cols + 31) / 32;
-    const CompactGroup group(compact_group(weight, row / kGroupRows), n_supers);
+    const CompactGroup group(group_data(weight, row / kGroupRows), n_supers);
     const auto r = static_cast<int>(row % kGroupRows);
     for (int64_t s = 0; s < n_supers; s++, out += 32) {
         const auto n = static_cast<int>(std::min<int64_t>(32, n_cols - 32 * s));
@@ -75,7 +80,8 @@ constexpr Layout kLayout = {.name = "compact",
                             .unpack_row = unpack_compact,
                             .rows_in_part = kGroupRows,
                             .pack_part = pack_part,
-                            .measure_part = measure_part};
+                            .measure_part = measure_part,
+                            .least_part_bytes = least_part_bytes};
 
 }  // namespace
 

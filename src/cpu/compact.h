@@ -17,8 +17,5 @@ const Layout* compact_layout_for(const Tensor& row_major, const void* kernels);
 inline bool is_compact(const Tensor& weight) {
     return weight.layout == &compact_layout();
 }
-inline const uint8_t* compact_group(const Tensor& weight, int64_t group) {
-    return reinterpret_cast<const uint8_t*>(weight.planes[0].data) + part_offset(weight, group);
-}
 
 }  // namespace ridge::cpu

@@ -32,12 +32,12 @@ int packed_code(const uint8_t* block, int bits, int row, int k) {
     }
 }
 
-uint16_t get_u16(const uint8_t* at, int index) {
+uint16_t get_u16(const uint8_t* at, int64_t index) {
     uint16_t value;
     memcpy(&value, at + 2 * index, 2);
     return value;
 }
-float get_f16(const uint8_t* at, int index) {
+float get_f16(const uint8_t* at, int64_t index) {
     return to_float(f16{get_u16(at, index)});
 }
 
@@ -143,7 +143,7 @@ bool is_affine_format(const Tensor& weight) {
     return weight.format->id == FormatId::kAffine4 || weight.format->id == FormatId::kAffine8;
 }
 
-float load_scale(const uint8_t* at, int index, FormatId type) {
+float load_scale(const uint8_t* at, int64_t index, FormatId type) {
     if (type == FormatId::kF16) return get_f16(at, index);
     if (type == FormatId::kBF16) return to_float(bf16{get_u16(at, index)});
     float value;
@@ -167,10 +167,9 @@ void unpack_affine_block(const Tensor& weight, const Place& first, int n, float*
 void unpack_floats(const Tensor& weight, const uint8_t* group, int row, float* __restrict out) {
     const FormatId format = weight.format->id;
     for (int64_t k = 0; k < weight.n_cols(); k++) {
-        const auto pair = static_cast<int>((k / 2 * kGroupRows + row) * 2 + k % 2);
         out[k] = format == FormatId::kBF16
-                     ? to_float(bf16{get_u16(group, pair)})
-                     : load_scale(group, static_cast<int>(k * kGroupRows + row), format);
+                     ? to_float(bf16{get_u16(group, (k / 2 * kGroupRows + row) * 2 + k % 2)})
+                     : load_scale(group, k * kGroupRows + row, format);
     }
 }
 
@@ -247,7 +246,7 @@ GroupRows rows_of_group(const Tensor& weight, int64_t group) {
         const Plane& plane = weight.planes[p];
         for (int r = 0; r < rows.n_rows && plane.data != nullptr; r++) {
             rows.plane[p][r] =
-                reinterpret_cast<const uint8_t*>(plane.data) + (first + r) * plane.row_stride_bytes;
+                reinterpret_cast<const uint8_t*>(plane.data) + (first + r) * plane.stride_bytes;
         }
     }
     return rows;

@@ -16,7 +16,7 @@ const Layout& interleaved_layout();
 
 Geometry geometry_of(const Tensor& weight);
 PackedShape packed_shape(const Tensor& weight);
-int64_t group_bytes(const Tensor& weight);  // a multiple of 64
+int64_t group_bytes(const Tensor& weight);  // interleaved; a multiple of 64
 inline int64_t n_groups(const Tensor& weight) {
     return (weight.n_rows() + kGroupRows - 1) / kGroupRows;
 }
@@ -26,9 +26,9 @@ inline int64_t n_groups(const Tensor& weight) {
 GroupRows rows_of_group(const Tensor& weight, int64_t group);
 void pack_group(const Kernels& kernels, const Tensor& weight, int64_t group, std::byte* out);
 
-// Group `group` of a weight that is interleaved, and not compact.
+// Group `group` of a weight that is interleaved or compact.
 inline const uint8_t* group_data(const Tensor& weight, int64_t group) {
-    return reinterpret_cast<const uint8_t*>(weight.planes[0].data) + group * group_bytes(weight);
+    return reinterpret_cast<const uint8_t*>(part_data(weight, group));
 }
 
 }  // namespace ridge::cpu

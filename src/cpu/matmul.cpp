@@ -111,7 +111,6 @@ void Matmul::plan_panels() {
 
 // Packed codes of a group: where they lie, or packed now to a room of the worker's.
 const uint8_t* Matmul::group(const Tensor& weight, int64_t group, int worker, int room) const {
-    if (is_compact(weight)) return compact_group(weight, group);
     if (weight.layout != &row_major_layout()) return group_data(weight, group);
     auto* at = reinterpret_cast<std::byte*>(packed_.row<float>(worker)) + room * packed_bytes_;
     pack_group(kernels_, weight, group, at);

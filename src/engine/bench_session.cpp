@@ -55,7 +55,7 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
     }
     auto needed = checked_mul(static_cast<uint64_t>(impl.info.kv_bytes_per_position),
                               static_cast<uint64_t>(n_slots));
-    uint64_t available = available_memory_bytes();
+    uint64_t available = free_memory_bytes(options);
     if (!needed || (available > 0 && *needed > available)) {
         throw Error("{}: {:.1f} GB needed for a KV cache of {} positions, {:.1f} GB free",
                     impl.info.device,

@@ -43,6 +43,7 @@ struct OpenOptions {
     std::string cache_type_k = "f16", cache_type_v = "f16";  // or f32, bf16, q8_0
     std::string device = "cpu";
     std::string cpu_isa;        // cap on the CPU's instruction set: "avx2"; empty: the best it has
+    uint64_t memory_bytes = 0;  // that weights and the KV cache may take; 0: what the system has
     bool no_repack = false;     // weights stay where the file maps them, in place of being packed
     std::string checkpoint;     // empty: the last of the device's list
     std::string pre;            // pre-tokenizer, in place of the file's

@@ -42,6 +42,9 @@ struct Engine::Impl {
     void check_sampling(const SampleParams& sampling) const;
 };
 
+// What weights and the KV cache may take: as the options say, or what is free now; 0: unknown.
+uint64_t free_memory_bytes(const OpenOptions& options);
+
 // The file's own wishes (general.sampling.* of GGUF, generation_config.json) over the documented
 // values.
 SampleParams read_default_sampling(const ModelFile& file);

@@ -11,6 +11,7 @@
 #include "cpu/isa.h"
 #include "engine/engine_impl.h"
 #include "engine/model_source.h"
+#include "engine/prepare_weights.h"
 #include "model/cost.h"
 
 namespace ridge {
@@ -46,8 +47,9 @@ std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
 
 // Checked before anything large is allocated. The weights of a file stay in the page cache, which
 // gives way.
-void check_memory(const Config& config, DType k_dtype, DType v_dtype, int64_t n_ctx) {
-    uint64_t available = available_memory_bytes();
+void check_memory(const OpenOptions& options, const Config& config, DType k_dtype, DType v_dtype,
+                  int64_t n_ctx) {
+    uint64_t available = free_memory_bytes(options);
     auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
     std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_ctx));
     if (needed && (available == 0 || *needed <= available)) return;
@@ -110,41 +112,6 @@ void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
     }
 }
 
-// Weights that are packed cannot give way as those in the page cache can.
-// `in_memory`: the source is memory too, and is given back weight by weight.
-void check_packed_memory(const Config& config, const Weights& weights, const KvCache& kv,
-                         bool in_memory) {
-    uint64_t available = available_memory_bytes();
-    const auto weight_bytes = static_cast<uint64_t>(total_weight_bytes(config, weights));
-    const uint64_t needed = weight_bytes + kv.n_bytes();
-    if (available == 0) return;
-    if (in_memory) available += weight_bytes;
-    if (needed <= available) return;
-    throw Error(
-        "cpu: {:.1f} GB needed for packed weights and the KV cache at -c {}, {:.1f} GB free; try "
-        "--no-repack, which is slow, or a model of fewer bits",
-        1e-9 * static_cast<double>(needed), kv.n_slots, 1e-9 * static_cast<double>(available));
-}
-
-// Matrices of matmuls go into the layout that the tables want; an embedding that is no LM head
-// stays as it is, since a step reads single rows of it. What the file holds of a packed weight is
-// not needed again, and leaves memory as the packed one comes.
-void prepare_weights(const ModelFile& file, bool repack, Backend& backend, Model& model,
-                     const Progress& progress) {
-    const Layout& layout = repack ? *model.tables.matmul_layout : row_major_layout();
-    const auto total = static_cast<double>(total_weight_bytes(model.config, model.weights));
-    double done = 0;
-    for_each_tensor(model.weights, model.config.tied_head, [&](Tensor& tensor) {
-        const bool lookup = &tensor == &model.weights.embedding && !model.config.tied_head;
-        const Tensor original = tensor;
-        tensor = backend.prepare(original, lookup ? row_major_layout() : layout);
-        if (tensor.planes[0].data != original.planes[0].data) file.discard(original);
-        done += static_cast<double>(original.n_bytes());
-        if (progress) progress("packing weights", done / total);
-    });
-    if (model.config.tied_head) model.weights.head.weight = model.weights.embedding;
-}
-
 ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Model& model,
                    const KvCache& kv, const Backend& backend) {
     const Config& config = model.config;
@@ -190,6 +157,10 @@ std::vector<std::string> checkpoint_names(const std::string& device) {
     return names;
 }
 
+uint64_t free_memory_bytes(const OpenOptions& options) {
+    return options.memory_bytes > 0 ? options.memory_bytes : available_memory_bytes();
+}
+
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
 Engine::~Engine() = default;
 
@@ -233,7 +204,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     impl.file = std::make_unique<ModelFile>(open_model_header(options.model));
     model.config = read_config(*impl.file);
     int64_t n_ctx = choose_context(options.n_ctx, model.config);
-    check_memory(model.config, k_dtype, v_dtype, n_ctx);
+    check_memory(options, model.config, k_dtype, v_dtype, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
     read_tokenizer(options, impl);
     if (is_synth(options.model)) {
@@ -245,9 +216,11 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
-    if (!options.no_repack && model.tables.matmul_layout->rows_in_part > 0)
-        check_packed_memory(model.config, model.weights, impl.kv, is_synth(options.model));
-    prepare_weights(*impl.file, !options.no_repack, *impl.backend, model, progress);
+    prepare_weights(*impl.file,
+                    {.repack = !options.no_repack,
+                     .in_memory = is_synth(options.model),
+                     .memory_bytes = free_memory_bytes(options)},
+                    impl.kv, *impl.backend, model, progress);
     impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
     impl.info.load_ms = timer.elapsed_ms();

@@ -163,8 +163,7 @@ static void for_each_plane(const Impl& impl, const Tensor& tensor, Visit visit) 
     for (const Plane& plane : tensor.planes) {
         if (plane.data == nullptr) continue;
         auto place = impl.place_of(plane.data);
-        visit(place.file, place.offset,
-              static_cast<size_t>(tensor.n_rows() * plane.row_stride_bytes));
+        visit(place.file, place.offset, static_cast<size_t>(tensor.n_rows() * plane.stride_bytes));
     }
 }
 

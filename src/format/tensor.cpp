@@ -11,7 +11,7 @@ namespace {
 void unpack_row_major(const Tensor& tensor, int64_t row, float* out) {
     auto at = [&](int plane) {
         const Plane& p = tensor.planes[plane];
-        return p.data == nullptr ? nullptr : p.data + row * p.row_stride_bytes;
+        return p.data == nullptr ? nullptr : p.data + row * p.stride_bytes;
     };
     tensor.format->decode_row({at(0), at(1), at(2), tensor.group_size, tensor.scale_format},
                               tensor.n_cols(), out);
@@ -35,12 +35,16 @@ const Layout& row_major_layout() {
     return kRowMajor;
 }
 
-Tensor packed_view(const Tensor& row_major, const Layout& layout, const std::byte* data) {
-    CHECK(layout.rows_in_part > 0);
-    Tensor packed = row_major;
-    packed.layout = &layout;
-    packed.planes = {Plane{data, layout.part_bytes(row_major) / layout.rows_in_part}};
-    return packed;
+std::span<const std::byte> part_of(const Tensor& tensor, int64_t part) {
+    const Layout& layout = *tensor.layout;
+    CHECK(layout.rows_in_part > 0 && part >= 0 && part < layout.n_parts(tensor));
+    const std::byte* data = part_data(tensor, part);
+    if (layout.part_bytes != nullptr) {
+        return {data, static_cast<size_t>(layout.part_bytes(tensor))};
+    }
+    const Plane& offsets = tensor.planes[1];
+    const auto* at = reinterpret_cast<const int64_t*>(offsets.data + part * offsets.stride_bytes);
+    return {data, static_cast<size_t>(at[1] - at[0])};
 }
 
 void unpack_row(const Tensor& tensor, int64_t row, float* out) {

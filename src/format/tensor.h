@@ -12,10 +12,10 @@ namespace ridge {
 
 struct Layout;
 
-// One run of bytes of a tensor: row i starts at data + i * row_stride_bytes.
+// One run of bytes of a tensor: row i starts at data + i * stride_bytes, in a packed layout part i.
 struct Plane {
     const std::byte* data = nullptr;
-    int64_t row_stride_bytes = 0;
+    int64_t stride_bytes = 0;
 };
 
 // A view of a weight: it owns nothing. Shapes are row-major, the contiguous dimension last: a
@@ -51,8 +51,9 @@ struct PartPlan {
 
 // A way to place a tensor's rows in memory. `row_major` is the files' own; backends add others
 // (interleaved rows, tiles), each with the function that reads one row back, so that plain kernels
-// and tests read any of them. A packed tensor is one run of parts, of rows_in_part rows each
-// (format/packing.h). `kernels` is the backend's own: what packs fast on this machine.
+// and tests read any of them. A packed tensor is a run of parts, of rows_in_part rows each, in
+// turns with those of other tensors or alone (format/packing.h). `kernels` is the backend's own:
+// what packs fast on this machine.
 struct Layout {
     std::string_view name;
     void (*unpack_row)(const Tensor& tensor, int64_t row, float* out);  // out [n_cols] f32
@@ -60,10 +61,13 @@ struct Layout {
     int rows_in_part = 0;
     void (*pack_part)(const Tensor& row_major, int64_t part, const PartPlan& plan,
                       const void* kernels, std::byte* out) = nullptr;
-    // One of these: all parts of a tensor are alike, or each is measured. Where they are measured
-    // planes[1] of the packed tensor has their offsets in planes[0].
+    // All parts of a tensor are alike, this long;
     int64_t (*part_bytes)(const Tensor& tensor) = nullptr;
+    // or each is measured, and none is found to be shorter than this. Then planes[1] of the packed
+    // tensor has their offsets in planes[0], planes[1].stride_bytes apart; the int64 after a part's
+    // offset is where it ends.
     PartPlan (*measure_part)(const Tensor& row_major, int64_t part, const void* kernels) = nullptr;
+    int64_t (*least_part_bytes)(const Tensor& tensor) = nullptr;
     // A layout of measured parts that may take fewer bytes of this tensor; null: there is none.
     const Layout* (*smaller)(const Tensor& row_major, const void* kernels) = nullptr;
 
@@ -74,13 +78,14 @@ struct Layout {
 
 const Layout& row_major_layout();
 
-// The tensor as it is once its parts, all alike, have been packed to `data`, one behind the other.
-Tensor packed_view(const Tensor& row_major, const Layout& layout, const std::byte* data);
-
-// Where part `part` lies in planes[0], of parts that were measured; part n_parts is their end.
-inline int64_t part_offset(const Tensor& tensor, int64_t part) {
-    return reinterpret_cast<const int64_t*>(tensor.planes[1].data)[part];
+// Where part `part` of a packed tensor lies, and how long it is.
+inline const std::byte* part_data(const Tensor& tensor, int64_t part) {
+    const Plane &parts = tensor.planes[0], &offsets = tensor.planes[1];
+    if (offsets.data == nullptr) return parts.data + part * parts.stride_bytes;
+    return parts.data +
+           *reinterpret_cast<const int64_t*>(offsets.data + part * offsets.stride_bytes);
 }
+std::span<const std::byte> part_of(const Tensor& tensor, int64_t part);
 
 // Row `row` of a tensor in any layout, as float32. out [n_cols].
 void unpack_row(const Tensor& tensor, int64_t row, float* out);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,14 @@ struct StepResult {
                   // the next step
 };
 
+// What prepare() tells of. Either may be empty.
+struct PrepareEvents {
+    // Memory is about to be taken. An Error thrown here ends it all, with nothing taken.
+    std::function<void(int64_t n_bytes)> taking;
+    // The weight as it was given has been copied, and is not read again.
+    std::function<void(const Tensor& original)> copied;
+};
+
 // A device that can hold a model and run its steps.
 class Backend {
   public:
@@ -44,10 +54,20 @@ class Backend {
     // Memory of the device; Error with the bytes wanted when there is none. Zeroed, committed as it
     // is touched where the device can do so.
     virtual Buffer alloc(size_t n_bytes) = 0;
-    // The weight in the device's memory and in the wanted layout: the one place where a layout
-    // changes. The result may be a view of the given tensor. Vectors (norms, biases) become
-    // float32.
-    virtual Tensor prepare(const Tensor& weight, const Layout& layout) = 0;
+    // The weights in the device's memory and in the wanted layout: the one place where a layout
+    // changes. A result may be a view of the given tensor. Vectors (norms, biases) become float32.
+    // Several are such as a stage reads side by side, with as many rows each: they are packed part
+    // by part in turns (format/packing.h).
+    virtual void prepare(std::span<Tensor* const> weights, const Layout& layout,
+                         const PrepareEvents& events) = 0;
+    Tensor prepare(const Tensor& weight, const Layout& layout) {  // one alone
+        Tensor prepared = weight, *weights[] = {&prepared};
+        prepare(weights, layout, {});
+        return prepared;
+    }
+    // Bytes that prepare() will take for a weight at the least: it may be more where they depend on
+    // what the weight holds.
+    virtual int64_t least_bytes(const Tensor& weight, const Layout& layout) const = 0;
     virtual KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
                                   int64_t n_slots) = 0;
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <span>
 #include <vector>
 
 #include "file/model_file.h"
@@ -36,26 +38,45 @@ struct Weights {
 // file, the tensor, the shape found and the one expected. The tensors are views into `file`.
 Weights read_weights(const ModelFile& file, const Config& config);
 
-// Calls visit(tensor) for every weight, in the order in which a step reads them; a tied head is not
-// visited twice.
+// Calls visit(tensors) for all weights, in the order in which a step reads them: with those that a
+// stage reads side by side, which is gate and up, or with one alone. tensors: a span of pointers. A
+// tied head is not visited twice.
+template <class WeightsOrConst, class Visit>
+void for_each_side_by_side(WeightsOrConst& weights, bool tied_head, Visit visit) {
+    auto visit_all = [&](auto&... tensors) {
+        auto pointers = std::array{&tensors...};
+        visit(std::span(pointers));
+    };
+    auto visit_if = [&](auto& tensor) {
+        if (tensor) visit_all(tensor);
+    };
+    auto visit_linear = [&](auto& linear) {
+        visit_all(linear.weight);
+        visit_if(linear.bias);
+    };
+    visit_all(weights.embedding);
+    for (auto& layer : weights.layers) {
+        visit_all(layer.attn_norm);
+        for (auto* linear : {&layer.q, &layer.k, &layer.v}) visit_linear(*linear);
+        visit_if(layer.q_norm);
+        visit_if(layer.k_norm);
+        visit_linear(layer.o);
+        visit_all(layer.ffn_norm);
+        visit_all(layer.gate.weight, layer.up.weight);
+        visit_if(layer.gate.bias);
+        visit_if(layer.up.bias);
+        visit_linear(layer.down);
+    }
+    visit_all(weights.output_norm);
+    if (!tied_head) visit_linear(weights.head);
+}
+
+// Calls visit(tensor) for every weight, in the same order.
 template <class WeightsOrConst, class Visit>
 void for_each_tensor(WeightsOrConst& weights, bool tied_head, Visit visit) {
-    auto visit_linear = [&](auto& linear) {
-        visit(linear.weight);
-        if (linear.bias) visit(linear.bias);
-    };
-    visit(weights.embedding);
-    for (auto& layer : weights.layers) {
-        visit(layer.attn_norm);
-        for (auto* linear : {&layer.q, &layer.k, &layer.v}) visit_linear(*linear);
-        if (layer.q_norm) visit(layer.q_norm);
-        if (layer.k_norm) visit(layer.k_norm);
-        visit_linear(layer.o);
-        visit(layer.ffn_norm);
-        for (auto* linear : {&layer.gate, &layer.up, &layer.down}) visit_linear(*linear);
-    }
-    visit(weights.output_norm);
-    if (!tied_head) visit_linear(weights.head);
+    for_each_side_by_side(weights, tied_head, [&](auto tensors) {
+        for (auto* tensor : tensors) visit(*tensor);
+    });
 }
 
 }  // namespace ridge

@@ -127,8 +127,8 @@ void expect_same_products(const Weight& weight, const Packed& compact,
             const int first = cpu::kDecodeStripRows - n;
             kernels.group[cpu::kBF16Index](reinterpret_cast<const uint8_t*>(plain.data()), shape,
                                            activations, first, n, want);
-            kernels.compact.group(cpu::compact_group(compact.tensor, g), shape, activations, first,
-                                  n, got);
+            kernels.compact.group(cpu::group_data(compact.tensor, g), shape, activations, first, n,
+                                  got);
             for (int i = 0; i < n * cpu::kGroupRows; i++) {
                 if (i % cpu::kGroupRows >= n_weights) continue;
                 ASSERT_TRUE(same_float(want[i], got[i]))
@@ -160,7 +160,7 @@ void expect_same_slices(const Weight& weight, const Packed& compact, const cpu::
             } else {
                 from_plain.unpack(plain.data(), shape, first, n, want.data(), nullptr, nullptr);
             }
-            from_compact.unpack(cpu::compact_group(compact.tensor, g), shape, first, n, got.data(),
+            from_compact.unpack(cpu::group_data(compact.tensor, g), shape, first, n, got.data(),
                                 nullptr, nullptr);
             ASSERT_EQ(want, got) << "group " << g << ", slice at block " << first;
         }
@@ -190,7 +190,7 @@ uint16_t bf16_bits(float x) {
 int64_t n_compact_groups(const Tensor& packed) {
     int64_t n = 0;
     for (int64_t g = 0; g < cpu::n_groups(packed); g++) {
-        n += cpu::compact_group(packed, g)[cpu::kCompactFlag];
+        n += cpu::group_data(packed, g)[cpu::kCompactFlag];
     }
     return n;
 }

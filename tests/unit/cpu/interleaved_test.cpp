@@ -39,7 +39,7 @@ void expect_same_rows(const CaseWeight& weight, int64_t d_in) {
     }
     Tensor packed = plain;
     packed.layout = &cpu::interleaved_layout();
-    packed.planes = {Plane{memory.data(), cpu::group_bytes(plain) / cpu::kGroupRows}};
+    packed.planes = {Plane{memory.data(), cpu::group_bytes(plain)}};
     std::vector<float> want(static_cast<size_t>(d_in)), got(static_cast<size_t>(d_in));
     for (int64_t row = 0; row < weight.d_out; row++) {
         unpack_row(plain, row, want.data());

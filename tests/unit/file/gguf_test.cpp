@@ -27,7 +27,7 @@ TEST(Gguf, dimensions_are_turned_and_rows_lie_one_after_the_other) {
     ModelFile model = open_image(RawGguf());
     const Tensor& tensor = *model.find("first.weight");
     EXPECT_EQ(shape_text(tensor), "[2, 4]");
-    EXPECT_EQ(tensor.planes[0].row_stride_bytes, 16);
+    EXPECT_EQ(tensor.planes[0].stride_bytes, 16);
     EXPECT_EQ(tensor.name, "first.weight");
     EXPECT_EQ(tensor.format->id, FormatId::kF32);
     EXPECT_EQ(model.find("second.weight")->planes[0].data - tensor.planes[0].data, 32);

@@ -66,7 +66,7 @@ TEST(GgufWriter, what_is_written_is_read_back) {
     ASSERT_NE(embedding, nullptr);
     EXPECT_EQ(shape_text(*embedding), "[5, 64]");
     EXPECT_EQ(embedding->format->id, FormatId::kQ8_0);
-    EXPECT_EQ(embedding->planes[0].row_stride_bytes, 68);
+    EXPECT_EQ(embedding->planes[0].stride_bytes, 68);
     EXPECT_EQ(embedding->layout, &row_major_layout());
     EXPECT_EQ(file.find("absent"), nullptr);
     EXPECT_EQ(file.file_of(*embedding), "made in memory");

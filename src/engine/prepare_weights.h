@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/engine.h"
+#include "model/backend.h"
+
+namespace ridge {
+
+// What holds weights back from being packed, and what they may take.
+struct PrepareOptions {
+    bool repack = true;         // false: weights stay where the file maps them
+    bool in_memory = false;     // the source is memory, too, and is given back weight by weight
+    uint64_t memory_bytes = 0;  // for weights and the KV cache; 0: unknown
+};
+
+// Puts the model's weights, as they lie in `file`, where the backend wants them. Those that are
+// packed cannot give way as those in the page cache can, so an Error says when memory will not do,
+// before it is taken: at once, or where sizes depend on what weights hold, once that is known.
+void prepare_weights(const ModelFile& file, const PrepareOptions& options, const KvCache& kv,
+                     Backend& backend, Model& model, const Progress& progress);
+
+}  // namespace ridge
