@@ -4,6 +4,14 @@
 
 namespace ridge::cpu {
 
+// Functions of this header are inlined even where nothing is optimised: each instruction set's
+// files have a copy of their own, and none that the linker might give to all of the program.
+
+template <class T>
+[[gnu::always_inline]] constexpr T round_up_to(T n, int multiple) {
+    return (n + multiple - 1) / multiple * multiple;
+}
+
 // The interleaved layout: 16 weight rows (a group) side by side, so that one vector of 64 bytes
 // holds the same four elements along k of all sixteen: an int32 lane is a row, activations are
 // broadcast, and nothing is ever summed across lanes. It is the operand of VNNI, of BF16 dot
@@ -38,8 +46,10 @@ struct Geometry {
     int scale_bytes;
     int code_bytes;  // of a block of 32 elements of 16 rows
     int offset;      // what is taken from a code
-    constexpr int n_blocks() const { return super_elements / 32; }
-    constexpr int64_t super_bytes() const { return scale_bytes + int64_t{n_blocks()} * code_bytes; }
+    [[gnu::always_inline]] constexpr int n_blocks() const { return super_elements / 32; }
+    [[gnu::always_inline]] constexpr int64_t super_bytes() const {
+        return scale_bytes + int64_t{n_blocks()} * code_bytes;
+    }
 };
 
 constexpr int kBits1 = 64, kBits2 = 128, kBits4 = 256, kBits8 = 512;
@@ -61,6 +71,12 @@ constexpr Geometry kGeometryIQ4_NL{64, 64, kBits4, 128};
 constexpr Geometry kGeometryIQ4_XS{256, 192, kBits4, 128};
 
 constexpr int kAffineSuper = 128;
+// Of scales and biases of 16 rows: group_size 32, 64 or 128, type_bytes 2 or 4.
+[[gnu::always_inline]] constexpr Geometry geometry_affine(int bits, int group_size,
+                                                          int type_bytes) {
+    return {kAffineSuper, 2 * (kAffineSuper / group_size) * 16 * type_bytes, 64 * bits, 0};
+}
+
 // Compact BF16 (compact.h): a weight's low byte as it is, its high byte as a nibble, an index in a
 // table of the group's own. Twelve bits a weight, and the same bits come back. A group is
 //
@@ -78,17 +94,11 @@ constexpr int kAffineSuper = 128;
 // pair 1; in the other vector pairs 2 and 3. Nibbles lie likewise, those of the first vector low:
 // one look-up and one interleaving of bytes within 16 give the pairs as the plain layout has them.
 constexpr int kCompactOffset = 16, kCompactFlag = 20, kCompactEnds = 24;  // in a group
-[[gnu::always_inline]] constexpr int64_t compact_ends_bytes(
-    int64_t n_supers) {  // filled up to four
-    return (2 * n_supers + 3) / 4 * 4;
+[[gnu::always_inline]] constexpr int64_t compact_ends_bytes(int64_t n_supers) {
+    return round_up_to(2 * n_supers, 4);
 }
 constexpr int kCompactUnitBytes = 192, kCompactUnits = 4;
 constexpr uint32_t kCompactNoVector = 0x3ffff;
 constexpr int kCompactSuperBytes = kCompactUnits * kCompactUnitBytes;
-
-// Of scales and biases of 16 rows: group_size 32, 64 or 128, type_bytes 2 or 4.
-constexpr Geometry geometry_affine(int bits, int group_size, int type_bytes) {
-    return {kAffineSuper, 2 * (kAffineSuper / group_size) * 16 * type_bytes, 64 * bits, 0};
-}
 
 }  // namespace ridge::cpu

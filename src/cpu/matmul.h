@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/checked_math.h"
 #include "cpu/interleaved.h"
 #include "cpu/kernels.h"
 #include "cpu/matmul_input.h"
@@ -46,7 +47,7 @@ class Matmul {
     struct Piece;
     template <class Use>
     void run(int n_side_by_side, Use use);
-    int64_t padded_rows() const { return (n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows; }
+    int64_t padded_rows() const { return round_up(n_rows_, kPaddedRows); }
 
     Step& s_;
     const Kernels& kernels_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace ridge::cpu {
 namespace {
@@ -27,7 +28,7 @@ MatmulInput::MatmulInput(Step& s, RowClass row_class, int64_t n_rows, int64_t d_
       kernels_(kernels_of(s)),
       n_rows_(n_rows),
       d_in_(d_in),
-      n_padded_((d_in + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock),
+      n_padded_(round_up(d_in, kPaddedBlock)),
       rows_in_strip_(row_class == RowClass::kPrompt ? kStripRows
                      : n_rows == 1                  ? 1
                                                     : kDecodeStripRows) {}
@@ -51,7 +52,7 @@ void MatmulInput::want(Operands operands) {
         case Operands::kBF16:
             if (bf16_.n_rows > 0) break;
             if (is_prompt()) {
-                bf16_ = s_.scratch((n_rows_ + kPaddedRows - 1) / kPaddedRows * kPaddedRows / 16,
+                bf16_ = s_.scratch(round_up(n_rows_, kPaddedRows) / 16,
                                    16 * n_padded_ + kBf16Padding, DType::kBF16);
             } else {
                 bf16_ = s_.scratch(n_strips(), rows_in_strip_ * n_padded_, DType::kBF16);

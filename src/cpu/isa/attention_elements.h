@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/attention_kernels.h"
+#include "cpu/interleaved_geometry.h"
 
 // What decode's and prompts' attention share, over a vector type V: elements of the cache's types,
 // converted in registers, and exponentials, which are a polynomial.
@@ -93,7 +94,7 @@ inline typename V::Float exp2_row(float* x, int n, float highest) {
     using Float = typename V::Float;
     Float sum = V::zero_float();
     const Float max = V::splat(highest);
-    const int end = (n + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple;
+    const int end = round_up_to(n, kHeadMultiple);
     for (int i = 0; i < end; i += V::kRows) {
         const Float weight = exp2_of<V>(V::sub(V::load_floats(x + i), max));
         const Float kept = V::keep_first(weight, n - i, V::zero_float());

@@ -95,7 +95,7 @@ inline int64_t count_exceptions(const GroupRows& rows, ClassRange range) {
 
 inline int64_t compact_header_bytes(int64_t n_supers, int64_t n_exceptions) {
     const int64_t n = kCompactEnds + compact_ends_bytes(n_supers) + 4 * (n_exceptions + 1);
-    return (n + 63) / 64 * 64;
+    return round_up_to(n, 64);
 }
 
 // CompactPlan::how: the first class, + kZeros where zeros are in the table, + kCompact where the

@@ -246,9 +246,9 @@ void multiply_floats(const Panel& panel, const Activations& x, int64_t first_blo
     }
 }
 
-// Slices that leave room in the first cache: 16 KiB of codes, 32 KiB of floats. Multiples of every
-// super-block.
-constexpr int kCodeSliceBlocks = 16, kFloatSliceBlocks = 8;
+// Slices that leave room in the first cache: 16 KiB of codes, 32 KiB of floats, 16 KiB of bf16.
+// Multiples of every super-block.
+constexpr int kCodeSliceBlocks = 16, kFloatSliceBlocks = 8, kBf16SliceBlocks = 8;
 
 template <class V, class F>
 constexpr GemmKernel codes_gemm() {

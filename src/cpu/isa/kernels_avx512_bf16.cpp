@@ -52,8 +52,6 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
     }
 }
 
-constexpr int kBf16SliceBlocks = 8;
-
 // Sums of products of bf16 with pairs along k: two chains, of even and odd pairs, added at the end.
 template <class V, int kN>
 struct Bf16Sums {

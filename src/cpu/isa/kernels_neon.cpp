@@ -1,26 +1,10 @@
-#include "cpu/isa/attention.h"
-#include "cpu/isa/compact_kernels.h"
-#include "cpu/isa/compact_pack.h"
-#include "cpu/isa/gemm_kernels.h"
-#include "cpu/isa/group_kernels.h"
-#include "cpu/isa/row_kernels.h"
-#include "cpu/isa/step_kernels.h"
+#include "cpu/isa/all_kernels.h"
 #include "cpu/isa/vector_neon.h"
 
 namespace ridge::cpu {
 
 void add_neon_kernels(Kernels& kernels) {
-    kernels.quantise_row = quantise_row;
-    fill_row_kernels(kernels.rows);
-    kernels.bf16_row = bf16_row;
-    fill_group_kernels<Neon8, Neon16>(kernels);
-    fill_gemm_kernels<Neon8>(kernels.gemm);
-    fill_compact_kernels<Neon8, Neon16>(kernels.compact);
-    fill_pack_kernels(kernels.pack);
-    kernels.compact.measure = measure_compact;
-    kernels.compact.pack = pack_compact;
-    kernels.compact.faster = true;
-    fill_attention_kernels<Neon8>(kernels.attention);
+    fill_all_kernels<Neon8, Neon16>(kernels, true);
 }
 
 }  // namespace ridge::cpu

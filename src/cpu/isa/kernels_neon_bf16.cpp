@@ -120,8 +120,6 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
     }
 }
 
-constexpr int kBf16SliceBlocks = 8;
-
 }  // namespace
 
 // F32 weights and caches keep their float32 products.

@@ -99,7 +99,7 @@ inline void write_halves(const uint8_t* const* rows, int64_t at, uint8_t* out) {
 
 template <int kElementBytes, void (*write)(const uint8_t* const*, int64_t, uint8_t*)>
 void pack_floats(const GroupRows& rows, uint8_t* out) {
-    const int64_t n = (rows.n_cols + 31) / 32 * 32 * kElementBytes / 64;
+    const int64_t n = round_up_to(rows.n_cols, 32) * kElementBytes / 64;
     for_each_64(
         rows, rows.n_cols * kElementBytes, n, 0,
         [&](const uint8_t* const* row, int64_t at, int64_t i) { write(row, at, out + 1024 * i); });

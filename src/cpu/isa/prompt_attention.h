@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/interleaved_geometry.h"
 #include "cpu/isa/attention_elements.h"
 
 // A prompt's attention, written once over a vector type V and over what multiplies: vectors of
@@ -14,10 +15,6 @@ namespace ridge::cpu {
 namespace {
 
 // --- operands ---
-
-constexpr int round_up_to(int n, int multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
 
 // Vectors of elements of a K tile, from element (d, position) on; of a V tile from (position, d).
 template <class V, class T>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/isa/block_formats.h"
 #include "cpu/isa/compact_kernels.h"
-#include "cpu/isa/gemm_kernels.h"
 
 // Prompts on tiles of bf16, written once over a type T of tile registers (tiles_amx.h, and
 // tiles_scalar.h, which does the same in plain C++ and lets every machine test this) and a vector

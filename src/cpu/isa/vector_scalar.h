@@ -250,10 +250,7 @@ struct Scalar {
     }
     static void store_bf16(uint8_t* p, Float v) {
         for (int i = 0; i < kRows; i++) {
-            const uint32_t x = bits_of_float(v.lane[i]);
-            const bool is_nan = (x & 0x7fffffffu) > 0x7f800000u;
-            const uint32_t rounded = is_nan ? x | 0x400000u : x + 0x7fffu + (x >> 16 & 1u);
-            const auto bits = static_cast<uint16_t>(rounded >> 16);
+            const auto bits = static_cast<uint16_t>(bf16_bits(v.lane[i]));
             memcpy(p + 2 * i, &bits, sizeof bits);
         }
     }

@@ -6,8 +6,8 @@
 #include "cpu/isa/attention_elements.h"
 #include "cpu/isa/prompt_attention.h"
 
-// Attention and its cache, written once over a vector type V (isa/vector_*.h): decode, and how the
-// cache is written. Prompts are in isa/prompt_attention.h.
+// Attention of decode rows, and how the cache is written, once over a vector type V
+// (isa/vector_*.h). Prompts are in isa/prompt_attention.h.
 
 namespace ridge::cpu {
 namespace {
@@ -32,7 +32,7 @@ struct Fetch {
     }
     void vectors(int64_t i, int64_t n) const {  // i .. i + n of this pass
         const int64_t end = (first + i + n) * vector_bytes;
-        for (int64_t at = ((first + i) * vector_bytes + 63) / 64 * 64; at < end; at += 64) {
+        for (int64_t at = round_up_to((first + i) * vector_bytes, 64); at < end; at += 64) {
             V::prefetch(next + at);
         }
     }
