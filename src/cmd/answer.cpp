@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "cmd/fallbacks.h"
 #include "text/chat_template.h"
 
 namespace ridge {
@@ -164,14 +165,18 @@ std::string stats_line(const ModelInfo& info, const Generation& generation,
     std::string stop = generation.stop.empty()
                            ? std::string()
                            : fmt::format(" \"{}\"", printable(generation.stop, 40));
+    std::string fallbacks = info.fallbacks.empty()
+                                ? std::string()
+                                : fmt::format(" (but {})", fallbacks_text(info.fallbacks));
     return fmt::format(
         "load {:.0f} ms | prompt {} tokens{} in {:.0f} ms, {:.1f} tok/s | generated {} tokens in "
-        "{:.0f} ms, {:.1f} tok/s{} | {} on {}, {} threads | peak memory {:.0f} MB | stop: {}{} | "
+        "{:.0f} ms, {:.1f} tok/s{} | {} on {}{}, {} threads | peak memory {:.0f} MB | stop: {}{} | "
         "seed {}",
         info.load_ms, generation.n_prompt, reused, generation.prompt_ms, stats.prompt_tok_s,
         generation.tokens.size(), generation.generate_ms, stats.generate_tok_s, bound,
-        info.checkpoint, info.isa, info.n_threads, static_cast<double>(peak_memory_bytes()) * 1e-6,
-        to_string(generation.reason), stop, sampling.seed);
+        info.checkpoint, info.isa, fallbacks, info.n_threads,
+        static_cast<double>(peak_memory_bytes()) * 1e-6, to_string(generation.reason), stop,
+        sampling.seed);
 }
 
 std::string context_full_line(const ModelInfo& info) {

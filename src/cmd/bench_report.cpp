@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/system.h"
 #include "cmd/build_info.h"
+#include "cmd/fallbacks.h"
 
 namespace ridge {
 namespace {
@@ -106,6 +107,7 @@ Json fields_of(const BenchResult& result) {
     json["device"] = model.device;
     json["isa"] = model.isa;
     json["checkpoint"] = model.checkpoint;
+    json["fallbacks"] = fallbacks_json(model.fallbacks);
     json["model_filename"] = model.path;
     json["model_type"] = model_type(model);
     json["model_size"] = model.weight_bytes;
@@ -216,6 +218,12 @@ void BenchReport::add_row(const BenchResult& result) {
             fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result), read_wall(result));
     }
     const ModelInfo& model = result.model;
+    if (!model.fallbacks.empty()) {
+        std::string note = fmt::format("{}, {}: {}", base_name(model.path), model.checkpoint,
+                                       fallbacks_text(model.fallbacks));
+        if (std::find(notes_.begin(), notes_.end(), note) == notes_.end())
+            notes_.push_back(std::move(note));
+    }
     output_.write(table_line(
         {cell(base_name(model.path)), count_text(model.weight_bytes, " GB", " MB"),
          std::to_string(model.n_threads), cell(model.checkpoint),
@@ -249,6 +257,10 @@ void BenchReport::finish() {
     if (format_ == BenchFormat::kJson) output_.write(begun_ ? "\n]\n" : "[]\n");
     if (!begun_ && format_ != BenchFormat::kJson) return;
     if (format_ == BenchFormat::kMarkdown) {
+        for (const std::string& note : notes_) {
+            output_.write(
+                fmt::format("\nNot all kernels are the checkpoint's own: {}.\n", printable(note)));
+        }
         if (has_wall_) {
             output_.write(
                 "\nOf the read wall: what a token reads, packed as it lies in memory, against what "

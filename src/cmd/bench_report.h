@@ -61,7 +61,8 @@ class BenchReport {
     Output& output_;
     BenchFormat format_;
     bool begun_ = false;
-    bool has_wall_ = false;  // in a row that was written
+    bool has_wall_ = false;           // in a row that was written
+    std::vector<std::string> notes_;  // of those rows, about fallbacks
 };
 
 }  // namespace ridge

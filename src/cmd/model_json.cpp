@@ -1,6 +1,7 @@
 #include "cmd/model_json.h"
 
 #include "base/json.h"
+#include "cmd/fallbacks.h"
 
 namespace ridge {
 
@@ -16,6 +17,7 @@ nlohmann::ordered_json model_json(const ModelInfo& info) {
     json["device"] = info.device;
     json["checkpoint"] = info.checkpoint;
     json["isa"] = info.isa;
+    json["fallbacks"] = fallbacks_json(info.fallbacks);
     json["n_threads"] = info.n_threads;
     return json;
 }

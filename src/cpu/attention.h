@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "cpu/kernels.h"
 #include "model/step.h"
@@ -10,9 +11,10 @@ namespace ridge::cpu {
 // Attention over the cache of ref/host_kv.h, by the functions of an instruction set. d_head is a
 // multiple of 16 in all of these.
 
-// Where the ops below serve: nodes ask before they call.
-bool append_fits(const Step& s, const Heads& k, const Heads& v, const KvLayer& kv);
-bool attention_fits(const Step& s, const Heads& q, const KvLayer& kv, const Heads& out);
+// Why the ops below do not serve, empty where they do: nodes ask before they call.
+std::string_view unfit_for_append(const Step& s, const Heads& k, const Heads& v, const KvLayer& kv);
+std::string_view unfit_for_attention(const Step& s, const Heads& q, const KvLayer& kv,
+                                     const Heads& out);
 
 // Whether prompt rows multiply pairs of bf16, to which q, K, V and weights are rounded: where the
 // machine has a unit for it, and nobody asked for float32.

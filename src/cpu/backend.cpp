@@ -85,20 +85,23 @@ class CpuBackend : public Backend {
         return cache;
     }
 
-    void plan(const Model& model, const KvCache& kv, int n_rows, int n_logit_rows) override {
+    std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
+                               int n_logit_rows) override {
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
         scratch_ = {};
+        std::vector<Fallback> fallbacks;
         for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
             BatchSize size(n_rows, n_logit_rows, row_class);
-            run(model, kv, size.batch(), true);
+            run(model, kv, size.batch(), &fallbacks);
         }
         scratch_memory_ = alloc(scratch_.planned_bytes());
         scratch_.place(scratch_memory_);
+        return fallbacks;
     }
 
     Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
-        result_ = run(model, kv, batch, false);
+        result_ = run(model, kv, batch);
         return {++n_steps_};
     }
 
@@ -157,7 +160,10 @@ class CpuBackend : public Backend {
         return packed_end_ - n_bytes;
     }
 
-    StepResult run(const Model& model, const KvCache& kv, const Batch& batch, bool planning) {
+    // `planned`: a dry run, which notes its fallbacks there.
+    StepResult run(const Model& model, const KvCache& kv, const Batch& batch,
+                   std::vector<Fallback>* planned = nullptr) {
+        const bool planning = planned != nullptr;
         StepResult result;
         auto n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
         int64_t n_vocab = model.config.n_vocab;
@@ -166,6 +172,7 @@ class CpuBackend : public Backend {
         const Tables& tables = model.tables;
         Step step{tables, tables.ops, tables.stages, model.config, model.rope_table,
                   batch,  scratch_,   pool_,         planning};
+        step.fallbacks = planned;
         scratch_.begin_step();
         tables.step(step, model.weights, kv, result.logits);
         if (planning || !batch.sample_rows.empty()) {

@@ -196,8 +196,9 @@ bool has_class(const Batch& batch, RowClass row_class) {
 
 }  // namespace
 
-bool attention_fits(const Step&, const Heads&, const KvLayer& kv, const Heads&) {
-    return kv.d_head % kHeadMultiple == 0;
+std::string_view unfit_for_attention(const Step& s, const Heads& q, const KvLayer& kv,
+                                     const Heads&) {
+    return unfit_for_append(s, q, q, kv);
 }
 
 // attend_decode_rows: flash decoding (Dao et al. 2023) over blocks of 256 positions from position
@@ -229,6 +230,7 @@ void decode_attention(Step& s, Heads q, KvLayer kv, Heads out) {
                           {}};
         Step step{s.tables, s.ops,    s.stages, s.config,  s.rope_table,
                   batch,    s.memory, s.pool,   s.planning};
+        step.fallbacks = s.fallbacks;
         ScratchScope scope(s.memory);
         const Heads q_rows(q.rows.slice(span.first_row, span.n_rows), q.n_heads, q.d_head);
         const Heads out_rows(out.rows.slice(span.first_row, span.n_rows), q.n_heads, q.d_head);

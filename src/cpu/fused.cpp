@@ -84,10 +84,11 @@ void add_projection(Step& s, const Linear& linear, Rows in, Rows x) {
 
 }  // namespace
 
-bool attn_in_fits(const Step& s, const Layer&, const Rows&, const Rows& qkv, const KvLayer& kv) {
+std::string_view unfit_for_attn_in(const Step& s, const Layer&, const Rows&, const Rows& qkv,
+                                   const KvLayer& kv) {
     const Config& c = s.config;
     const Heads k(qkv.cols(c.d_q(), c.d_kv()), c.n_kv_heads, c.d_head);
-    return append_fits(s, k, k, kv);
+    return unfit_for_append(s, k, k, kv);
 }
 
 // attn_in_fused: rows are normed as they are rounded for the product; then one pass over the three

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "model/step.h"
 
 namespace ridge::cpu {
@@ -9,8 +11,9 @@ namespace ridge::cpu {
 
 // norm, QKV, q/k norm, RoPE, K and V into the cache
 void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv);
-bool attn_in_fits(const Step& s, const Layer& layer, const Rows& x, const Rows& qkv,
-                  const KvLayer& kv);
+// Why it does not serve, empty where it does.
+std::string_view unfit_for_attn_in(const Step& s, const Layer& layer, const Rows& x,
+                                   const Rows& qkv, const KvLayer& kv);
 // x += a O
 void attn_out_fused(Step& s, const Layer& layer, Rows a, Rows x);
 // out = silu(n gate) * (n up), n = norm(x)

@@ -32,8 +32,9 @@ void append_row(const Kernels& kernels, const KvLayer& kv, int64_t slot, const f
     }
 }
 
-bool append_fits(const Step&, const Heads&, const Heads&, const KvLayer& kv) {
-    return kv.d_head % kHeadMultiple == 0;
+std::string_view unfit_for_append(const Step&, const Heads&, const Heads&, const KvLayer& kv) {
+    static_assert(kHeadMultiple == 16);
+    return kv.d_head % kHeadMultiple == 0 ? "" : "d_head is not a multiple of 16";
 }
 
 // kv_append: cache[slot[i]] = k[i], v[i]; slot -1 is skipped

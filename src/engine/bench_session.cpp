@@ -66,7 +66,8 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
     session->kv_ =
         impl.backend->make_kv_cache(impl.model.config, impl.kv.k_dtype, impl.kv.v_dtype, n_slots);
     int n_sequences = static_cast<int>(session->n_positions_.size());
-    impl.backend->plan(impl.model, session->kv_, std::max(n_step_rows, n_sequences), n_sequences);
+    impl.info.fallbacks = impl.backend->plan(impl.model, session->kv_,
+                                             std::max(n_step_rows, n_sequences), n_sequences);
     impl.info.n_ctx = session->n_positions_.front();
     return session;
 }

@@ -11,6 +11,7 @@
 
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/fallback.h"
 #include "model/rows.h"
 #include "model/sample_params.h"
 #include "text/chat_template.h"
@@ -67,7 +68,8 @@ struct ModelInfo {
     int64_t n_ctx = 0, n_ctx_train = 0;
     int n_threads = 0;
     std::string device, checkpoint;
-    std::string isa = "scalar";  // instruction set that the kernels were chosen for
+    std::string isa = "scalar";       // instruction set that the kernels were chosen for
+    std::vector<Fallback> fallbacks;  // where kernels below the checkpoint's run, and why
     double load_ms = 0;
 };
 

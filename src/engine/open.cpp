@@ -221,8 +221,10 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
                      .in_memory = is_synth(options.model),
                      .memory_bytes = free_memory_bytes(options)},
                     impl.kv, *impl.backend, model, progress);
-    impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
+    std::vector<Fallback> fallbacks =
+        impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    impl.info.fallbacks = std::move(fallbacks);
     impl.info.load_ms = timer.elapsed_ms();
     return engine;
 }

@@ -72,7 +72,9 @@ class Backend {
                                   int64_t n_slots) = 0;
 
     // Plans the memory of a step for at most n_rows rows, n_logit_rows of which want logits.
-    virtual void plan(const Model& model, const KvCache& kv, int n_rows, int n_logit_rows) = 0;
+    // Returns which overrides do not run on this model and cache, each once.
+    virtual std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
+                                       int n_logit_rows) = 0;
     // Starts a step. `batch` and what it views must live until wait() has returned.
     virtual Ticket step(const Model& model, const KvCache& kv, const Batch& batch) = 0;
     virtual StepResult wait(Ticket ticket) = 0;

@@ -98,15 +98,15 @@ void step_of_layers(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
 
 }  // namespace
 
-void add_default_bodies(Tables& tables, std::string_view checkpoint) {
-    tables.stages.attn_in.set(checkpoint, attn_in);
-    tables.stages.attn.set(checkpoint, attn);
-    tables.stages.attn_out.set(checkpoint, attn_out);
-    tables.stages.ffn_in.set(checkpoint, ffn_in);
-    tables.stages.ffn_out.set(checkpoint, ffn_out);
-    tables.stages.head.set(checkpoint, head);
-    tables.layer.set(checkpoint, layer_of_stages);
-    tables.step.set(checkpoint, step_of_layers);
+void add_default_bodies(Tables& tables) {
+    tables.stages.attn_in.set("ops", attn_in);
+    tables.stages.attn.set("ops", attn);
+    tables.stages.attn_out.set("ops", attn_out);
+    tables.stages.ffn_in.set("ops", ffn_in);
+    tables.stages.ffn_out.set("ops", ffn_out);
+    tables.stages.head.set("ops", head);
+    tables.layer.set("stages", layer_of_stages);
+    tables.step.set("layers", step_of_layers);
 }
 
 }  // namespace ridge

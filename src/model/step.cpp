@@ -5,6 +5,12 @@
 
 namespace ridge {
 
+void note_fallback(Step& step, const Fallback& fallback) {
+    if (step.fallbacks == nullptr) return;
+    std::vector<Fallback>& all = *step.fallbacks;
+    if (std::find(all.begin(), all.end(), fallback) == all.end()) all.push_back(fallback);
+}
+
 size_t Scratch::planned_bytes() const {
     return std::accumulate(peak_, peak_ + kRegions, size_t{0});
 }

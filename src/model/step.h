@@ -91,6 +91,7 @@ struct Step {
     // The classes of the rows that ops are given: the batch's own, in the head those of the rows
     // that want logits. They cover all rows, in order.
     std::span<const SequenceSpan> spans = batch.spans;
+    std::vector<Fallback>* fallbacks = nullptr;  // of a dry run: what nodes note
 
     Rows scratch(int64_t n_rows, int64_t n_cols, DType dtype = DType::kF32) {
         return memory.take(n_rows, n_cols, dtype);

@@ -16,7 +16,8 @@ namespace ridge {
 //
 // name: llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b,
 // smollm2-135m, and tiny-llama3, tiny-qwen3, tiny-qwen2 (d_model 256), which have each option of
-// their architecture.
+// their architecture, and tiny-open-llama, whose d_head is 24: no multiple of 16, as OpenLLaMA's
+// 100.
 // format: a format that GGUF has, for all matrices, or a mixture, Q4_K_M or Q5_K_M; in any case.
 // Where a row is not a whole number of its blocks, a matrix takes the next format of smaller
 // blocks, as llama.cpp does. Vectors are F32.

@@ -45,6 +45,7 @@ constexpr SynthShape kShapes[] = {
     {"tiny-llama3",  "llama", kLlama3,      2,    256,    4, 2,   64,   768,   4096, 131072,  500000, 1e-5f, 32, true},
     {"tiny-qwen3",   "qwen3", kQwen3,       3,    256,    4, 2,  128,   768,   4096,  40960, 1000000, 1e-6f,  0, false},
     {"tiny-qwen2",   "qwen2", kQwen2,       4,    256,    8, 2,   32,   512,   4096,  32768, 1000000, 1e-6f,  0, true},
+    {"tiny-open-llama", "llama", kSmolLm2,  2,    256,   32, 4,   24,   768,   4096,   2048,   10000, 1e-6f,  0, false},
 };
 // clang-format on
 

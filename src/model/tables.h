@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/fallback.h"
 #include "model/kv_cache.h"
 #include "model/rope_table.h"
 #include "model/rows.h"
@@ -19,9 +20,12 @@ namespace ridge {
 
 struct Step;
 
+// Notes in the step's list of fallbacks, where it has one, what it does not hold yet.
+void note_fallback(Step& step, const Fallback& fallback);
+
 // A node of the tree step > layers > stages > ops: the plain body at the bottom, overrides above
-// it, the newest last. A call runs the topmost entry that supports the step; nothing below an entry
-// is ever removed.
+// it, the newest last. A call runs the topmost entry that supports the step, and notes which one
+// does not; nothing below an entry is ever removed.
 template <class Signature>
 class Node;
 
@@ -29,15 +33,19 @@ template <class... Args>
 class Node<void(Step&, Args...)> {
   public:
     using Fn = void (*)(Step&, Args...);
-    using Supports = bool (*)(const Step&, const Args&...);
+    // Why an entry does not support the step, a text that lives as long as the program; empty: it
+    // does.
+    using Unfit = std::string_view (*)(const Step&, const Args&...);
     struct Entry {
         std::string_view checkpoint;
         Fn fn;
-        Supports supports;  // null: always
+        Unfit unfit;  // null: the entry supports every step
     };
 
-    void set(std::string_view checkpoint, Fn fn, Supports supports = nullptr) {
-        entries_.push_back({checkpoint, fn, supports});
+    explicit Node(std::string_view name) : name_(name) {}
+
+    void set(std::string_view checkpoint, Fn fn, Unfit unfit = nullptr) {
+        entries_.push_back({checkpoint, fn, unfit});
     }
     void operator()(Step& step, Args... args) const { run(entries_.size(), step, args...); }
     // What would run if the entry of `checkpoint` were not there: for an override that handles a
@@ -52,14 +60,22 @@ class Node<void(Step&, Args...)> {
 
   private:
     void run(size_t n, Step& step, Args... args) const {
+        std::string_view skipped, reason;  // of the topmost entry, where it does not run
         while (n > 0) {
             const Entry& entry = entries_[--n];
-            if (entry.supports == nullptr || entry.supports(step, args...))
+            const std::string_view unfit =
+                entry.unfit == nullptr ? std::string_view() : entry.unfit(step, args...);
+            if (unfit.empty()) {
+                if (!reason.empty())
+                    note_fallback(step, {name_, skipped, entry.checkpoint, reason});
                 return entry.fn(step, args...);
+            }
+            if (reason.empty()) skipped = entry.checkpoint, reason = unfit;
         }
         CHECK(!"a node without an entry for this step");
     }
 
+    std::string_view name_;
     std::vector<Entry> entries_;
 };
 
@@ -88,30 +104,30 @@ using Positions = std::span<const int32_t>;
 struct Ops {
     // out[i] = table[token[i]]                                     table [n_vocab, d_model], out
     // [n_rows, d_model]
-    Node<void(Step&, const Tensor& table, Tokens token, Rows out)> embed_rows;
+    Node<void(Step&, const Tensor& table, Tokens token, Rows out)> embed_rows{"embed_rows"};
     // out[i, h] = x[i, h] / sqrt(mean(x[i, h]^2) + eps) * weight   x, out [n_rows, n_heads,
     // d_head]; may be the same
-    Node<void(Step&, Heads x, const Tensor& weight, float eps, Heads out)> rms_norm;
+    Node<void(Step&, Heads x, const Tensor& weight, float eps, Heads out)> rms_norm{"rms_norm"};
     // out[i, j] = sum_k x[i, k] * w[j, k] + bias[j]                x [n_rows, d_in], out [n_rows,
     // sum of d_out]
-    Node<void(Step&, Rows x, LinearGroup weights, Rows out)> matmul;
+    Node<void(Step&, Rows x, LinearGroup weights, Rows out)> matmul{"matmul"};
     // rotates pairs of x[i, h] by position[i] * frequency[pair]    x [n_rows, n_heads, d_head], in
     // place
-    Node<void(Step&, Heads x, Positions position, const RopeTable& table)> rope;
+    Node<void(Step&, Heads x, Positions position, const RopeTable& table)> rope{"rope"};
     // cache[slot[i]] = k[i], v[i]                                  k, v [n_rows, n_kv_heads,
     // d_head]; slot -1: skipped
-    Node<void(Step&, Heads k, Heads v, KvLayer kv)> kv_append;
+    Node<void(Step&, Heads k, Heads v, KvLayer kv)> kv_append{"kv_append"};
     // out[i, h] = softmax(q[i, h] . K[0..position[i]] / sqrt(d_head)) V    q, out [n_rows, n_heads,
     // d_head]
-    Node<void(Step&, Heads q, KvLayer kv, Heads out)> attention;
+    Node<void(Step&, Heads q, KvLayer kv, Heads out)> attention{"attention"};
     // out[i, j] = silu(gate_up[i, j]) * gate_up[i, d_ff + j]       gate_up [n_rows, 2 * d_ff], out
     // [n_rows, d_ff]
-    Node<void(Step&, Rows gate_up, Rows out)> swiglu;
+    Node<void(Step&, Rows gate_up, Rows out)> swiglu{"swiglu"};
     // x[i] += y[i]                                                 x, y [n_rows, d]
-    Node<void(Step&, Rows y, Rows x)> add;
+    Node<void(Step&, Rows y, Rows x)> add{"add"};
     // drawn[i] from logits[i] as batch.sample_rows[i] says         logits [n_logit_rows, n_vocab],
     // overwritten
-    Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample;
+    Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample{"sample"};
 };
 
 // The five stages of a layer, and the head. x is the residual [n_rows, d_model] f32; the default
@@ -120,18 +136,18 @@ struct Stages {
     // norm, projections, (q/k norm), RoPE, K and V into the cache. qkv [n_rows, d_q + 2 * d_kv]:
     // its first d_q columns are the queries; the others are the stage's own and hold nothing
     // afterwards.
-    Node<void(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv)> attn_in;
+    Node<void(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv)> attn_in{"attn_in"};
     // attention over the cache                                       q, out [n_rows, d_q]
-    Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn;
+    Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn{"attn"};
     // x += a O                                                       a [n_rows, d_q]
-    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out;
+    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out{"attn_out"};
     // out = silu(n gate) * (n up), n = norm(x)                       out [n_rows, d_ff]
-    Node<void(Step&, const Layer&, Rows x, Rows out)> ffn_in;
+    Node<void(Step&, const Layer&, Rows x, Rows out)> ffn_in{"ffn_in"};
     // x += f down                                                    f [n_rows, d_ff]
-    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out;
+    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out{"ffn_out"};
     // norm and LM head of batch.logit_rows                           logits [n_logit_rows, n_vocab]
     // f32
-    Node<void(Step&, const Weights&, Rows x, Rows logits)> head;
+    Node<void(Step&, const Weights&, Rows x, Rows logits)> head{"head"};
 };
 
 struct Tables {
@@ -142,8 +158,8 @@ struct Tables {
     // What the backend's own kernels need beside: the CPU's functions for one instruction set.
     const void* kernels = nullptr;
     // A whole layer, and a whole step: plain bodies run the stages, and the layers.
-    Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer;
-    Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step;
+    Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer{"layer"};
+    Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step{"step"};
 };
 
 // What the machine has, as far as checkpoints ask.
@@ -163,7 +179,8 @@ struct Checkpoint {
 // unknown name is an Error that lists the known ones.
 Tables resolve_tables(std::span<const Checkpoint> list, std::string_view name, const Caps& caps);
 
-// The default bodies of stages, layer and step, in terms of the nodes below them.
-void add_default_bodies(Tables& tables, std::string_view checkpoint);
+// The default bodies of stages, layer and step, under the name of the nodes that they call: "ops",
+// "stages" and "layers".
+void add_default_bodies(Tables& tables);
 
 }  // namespace ridge

@@ -39,7 +39,7 @@ TEST(Bench, tells_everything_of_each_test) {
     ASSERT_EQ(json.size(), 2u);
     for (const Json& one : json) {
         std::istringstream keys(
-            "build_commit cpu_info machine isa checkpoint model_filename model_type "
+            "build_commit cpu_info machine isa checkpoint fallbacks model_filename model_type "
             "model_size n_threads type_k type_v n_prompt n_gen n_depth n_parallel "
             "test_time date avg_ns stddev_ns avg_ts stddev_ts median_ts samples_ns "
             "samples_ts read_wall_gbps bytes_per_token read_bytes_per_token share_of_wall");
@@ -110,6 +110,34 @@ TEST(Bench, all_checkpoints_are_timed_in_their_order) {
     EXPECT_EQ(json[1]["checkpoint"], "plain");
     Json last = results({"-p", "0", "-n", "1", "-r", "1"});
     EXPECT_EQ(json.back()["checkpoint"], last[0]["checkpoint"]);
+}
+
+TEST(Bench, says_what_kernels_of_other_checkpoints_ran_and_why) {
+    const Arguments odd = {
+        "bench", "-m", "synth:tiny-open-llama:Q4_0", "-t", "1", "-r", "1", "-p", "2", "-n",
+        "1",     "-q"};
+    Json json = Json::parse(run(with(odd, {"-o", "json"})).out);
+    ASSERT_EQ(json.size(), 2u);
+    for (const Json& one : json) {
+        ASSERT_EQ(one["fallbacks"].size(), 3u);
+        EXPECT_EQ(one["fallbacks"][2]["op"], "attention");
+        EXPECT_EQ(one["fallbacks"][2]["ran"], "plain");
+        EXPECT_EQ(one["fallbacks"][2]["skipped"], "prefill_attention");
+        EXPECT_EQ(one["fallbacks"][2]["reason"], "d_head is not a multiple of 16");
+    }
+    const std::string note =
+        "\nNot all kernels are the checkpoint's own: synth:tiny-open-llama:Q4_0, fused: attn_in by "
+        "ops, kv_append by plain, attention by plain: d_head is not a multiple of 16.\n";
+    const std::string table = run(odd).out;
+    ASSERT_NE(table.find(note), std::string::npos) << table;
+    EXPECT_EQ(table.find("Not all", table.find(note) + 2), std::string::npos) << "said twice";
+    EXPECT_TRUE(results({"-p", "1", "-n", "0"})[0]["fallbacks"].empty());
+
+    const Arguments prompt = {"run", "-m", "synth:tiny-open-llama:Q4_0", "-p", "x", "-n", "1"};
+    EXPECT_NE(run(prompt).err.find(" (but attn_in by ops, kv_append by plain, attention by plain: "
+                                   "d_head is not a multiple of 16), "),
+              std::string::npos);
+    EXPECT_EQ(run(bench({"-p", "1", "-n", "0", "-q"})).out.find("Not all"), std::string::npos);
 }
 
 TEST(Bench, a_prompt_and_a_generation_can_be_one_test) {

@@ -78,8 +78,28 @@ TEST_P(EveryTinyModel, plain_agrees_with_the_oracle) {
 
 INSTANTIATE_TEST_SUITE_P(
     Engine, EveryTinyModel,
-    testing::Combine(testing::Values("tiny-llama3", "tiny-qwen3", "tiny-qwen2"),
+    testing::Combine(testing::Values("tiny-llama3", "tiny-qwen3", "tiny-qwen2", "tiny-open-llama"),
                      testing::Values("F32", "BF16", "Q4_0", "Q4_K_M", "IQ4_XS")));
+
+TEST(Engine, says_which_kernels_are_not_the_checkpoints_own_and_why) {
+    for (const std::string& checkpoint : checkpoint_names("cpu")) {
+        OpenOptions options = tiny("tiny-llama3", "Q4_0");
+        options.checkpoint = checkpoint;
+        EXPECT_TRUE(Engine::open(options)->info().fallbacks.empty()) << checkpoint;
+    }
+    OpenOptions options = tiny("tiny-open-llama", "Q4_0");
+    const std::string_view reason = "d_head is not a multiple of 16";
+    EXPECT_EQ(Engine::open(options)->info().fallbacks,
+              (std::vector<Fallback>{{"attn_in", "fused", "ops", reason},
+                                     {"kv_append", "decode_attention", "plain", reason},
+                                     {"attention", "prefill_attention", "plain", reason}}));
+    options.checkpoint = "gemm";  // before the fused stages and prompts' attention
+    EXPECT_EQ(Engine::open(options)->info().fallbacks,
+              (std::vector<Fallback>{{"kv_append", "decode_attention", "plain", reason},
+                                     {"attention", "decode_attention", "plain", reason}}));
+    options.checkpoint = "plain";
+    EXPECT_TRUE(Engine::open(options)->info().fallbacks.empty());
+}
 
 TEST(Engine, logits_do_not_depend_on_threads) {
     std::vector<Token> tokens = random_tokens(80, 2);

@@ -57,7 +57,7 @@ TEST(synth, shapes_have_the_published_number_of_parameters) {
 }
 
 TEST(synth, every_format_opens_with_the_shapes_of_its_model) {
-    const std::string names[] = {"tiny-llama3", "tiny-qwen3", "tiny-qwen2"};
+    const std::string names[] = {"tiny-llama3", "tiny-qwen3", "tiny-qwen2", "tiny-open-llama"};
     size_t n_made = 0;
     for (const std::string& format : synth_formats()) {
         const std::string name = names[n_made++ % std::size(names)];
@@ -199,7 +199,7 @@ TEST(synth, weights_are_of_the_size_that_keeps_activations_and_no_two_rows_are_e
 TEST(synth, tokenizers_know_words_and_every_byte) {
     std::string every_byte;
     for (int byte = 0; byte < 256; byte++) every_byte += static_cast<char>(byte);
-    for (const char* name : {"tiny-llama3", "tiny-qwen3", "tiny-qwen2"}) {
+    for (const char* name : {"tiny-llama3", "tiny-qwen3", "tiny-qwen2", "tiny-open-llama"}) {
         SCOPED_TRACE(name);
         const Tokenizer tokenizer = Tokenizer::open(make_synth(name, "F16", 1));
         const EncodeOptions no_bos{.add_bos = false};
@@ -251,7 +251,7 @@ TEST(synth, unknown_names_and_formats_are_refused_with_the_known_ones) {
     EXPECT_EQ(error_of([] { make_synth("gpt-5", "Q4_0", 1); }),
               "synth: unknown model gpt-5; one of llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, "
               "qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b, smollm2-135m, tiny-llama3, tiny-qwen3, "
-              "tiny-qwen2");
+              "tiny-qwen2, tiny-open-llama");
     EXPECT_EQ(error_of([] {
                   make_synth("tiny-qwen3", "q3\x1b", 1);
               }).find("synth: unknown format q3\\x1b; one of F32, F16, BF16, Q4_0"),
