@@ -10,7 +10,7 @@ constexpr int64_t kLengths[] = {1,   31,  32,  33,  63,  64,   65,  127,
                                 128, 129, 255, 256, 257, 1023, 4097};
 constexpr int32_t kQueries[] = {1, 2, 7, 8, 9, 63, 64, 65};
 constexpr int kRatios[] = {1, 2, 3, 4, 5, 7, 8};
-constexpr int kHeadDims[] = {64, 80, 96, 128, 256};
+constexpr int kHeadDims[] = {64, 80, 96, 100, 128, 256};  // of 100: plain kernels alone
 
 struct CacheTypes {
     DType k, v;

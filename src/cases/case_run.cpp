@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kPoison = 0x7fc17fc1;  // a NaN; each half of it is one in bf16 and in f16
 constexpr int64_t kGuard = 16;            // f32 between rows, before the first and after the last
+constexpr size_t kScratchGuardBytes = 256;
 
 // Streams of random numbers; those of rows, sequences and pages are told apart by adding to them.
 enum Stream : uint64_t {
@@ -303,6 +304,7 @@ void CaseRun::bind(const Tables& tables, ThreadPool& pool) {
     tables_ = &tables, pool_ = &pool;
     pack_weights(*tables.matmul_layout, tables.kernels);
     scratch_ = {};
+    scratch_.set_guard_bytes(kScratchGuardBytes);
     scratch_.begin_step();
     call(true);
     scratch_buffer_ = alloc(scratch_.planned_bytes() + Scratch::kAlignBytes);
@@ -320,6 +322,7 @@ void CaseRun::reset() {
 void CaseRun::run_op() {
     scratch_.begin_step();
     call(false);
+    overrun_ = scratch_.is_overrun();
 }
 
 static LinearGroup group_of(const std::vector<Linear>& linears) {
@@ -390,6 +393,7 @@ Outputs CaseRun::outputs() const {
     for (const Block& block : blocks_) {
         if (result.fault.empty()) result.fault = find_fault(block);
     }
+    if (result.fault.empty() && overrun_) result.fault = "scratch was written behind a room's end";
     result.sampled = sampled_;
     if (c_.op == Op::kSample) return result;  // what becomes of the logits is its own affair
     if (c_.op == Op::kKvAppend) {

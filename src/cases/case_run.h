@@ -26,7 +26,8 @@ struct Outputs {
 // One case in host memory: fresh inputs, poisoned outputs, and all that an operator wants around
 // it. Every matrix has rows wider apart than they are long; what lies between, before and behind
 // them, and every slot of the cache that no row may see, is NaN of one bit pattern: reading it
-// shows in the result, and writing it is a fault.
+// shows in the result, and writing it is a fault. So is writing to what lies between an operator's
+// rooms in scratch.
 class CaseRun {
   public:
     // The inputs depend on the case and the seed alone.
@@ -92,6 +93,7 @@ class CaseRun {
     Batch batch_;
     Buffer scratch_buffer_;
     Scratch scratch_;
+    bool overrun_ = false;
 };
 
 Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);

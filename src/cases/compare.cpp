@@ -27,14 +27,16 @@ bool same_sampled(const Sampled& a, const Sampled& b) {
     return true;
 }
 
+// Of the row's finite elements.
 double row_rms(const Outputs& outputs, size_t row) {
     const auto n = static_cast<size_t>(outputs.n_cols);
-    double sum = 0;
+    double sum = 0, n_finite = 0;
     for (size_t j = 0; j < n; j++) {
         const double value = outputs.values[row * n + j];
-        sum += value * value;
+        if (!std::isfinite(value)) continue;
+        sum += value * value, n_finite += 1;
     }
-    return std::sqrt(sum / static_cast<double>(n));
+    return n_finite > 0 ? std::sqrt(sum / n_finite) : 0;
 }
 
 // Of one element; 0 where both are the same, infinite where one is no number. `exact`: infinite

@@ -35,11 +35,13 @@ void add_formats(std::vector<Case>& cases) {
     for (FormatId format : {FormatId::kAffine4, FormatId::kAffine8}) {
         for (int group_size : {32, 64, 128}) {
             for (FormatId scales : {FormatId::kF32, FormatId::kF16, FormatId::kBF16}) {
-                cases.push_back(finish_case(matmul(2, 384,
-                                                   {{.d_out = 19,
-                                                     .format = format,
-                                                     .group_size = group_size,
-                                                     .scale_format = scales}})));
+                const CaseWeight weight{.d_out = 19,
+                                        .format = format,
+                                        .group_size = group_size,
+                                        .scale_format = scales};
+                for (int64_t n_rows : {2, 9, 65}) {
+                    cases.push_back(finish_case(matmul(n_rows, 384, {weight})));
+                }
             }
         }
     }
@@ -66,6 +68,8 @@ void add_groups(std::vector<Case>& cases) {
         {{32, kAffine4}, {16, kAffine8}, {16, kBF16}},
         {{64, kIQ4_NL}, {64, kIQ4_XS}},
         {{64, kQ3_K}, {64, kQ5_K}},
+        {{40, kBF16}, {40, kBF16, true}},  // compact, where that is faster: both, and one
+        {{40, kBF16, true}, {40, kQ4_0}},
     };
     for (const auto& group : groups) {
         for (int64_t n_rows : {1, 3, 8, 65}) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/batch.h"
@@ -25,22 +26,40 @@ class Scratch {
     void begin_step();
     Rows take(int64_t n_rows, int64_t n_cols, DType dtype);
 
+    // For tests, before the dry run: so many bytes more behind each room, NaN in any type. Whether
+    // something was written there since the step began is found as rooms are given back.
+    void set_guard_bytes(size_t n_bytes) { guard_bytes_ = n_bytes; }
+    bool is_overrun();
+
   private:
     friend class LayerScope;
     friend class StageScope;
     friend class ScratchScope;
 
+    struct Guard {
+        int region;
+        size_t begin, end;  // in the region
+    };
+    void give_back(int region, size_t used) {
+        used_[region] = used;
+        if (!guards_.empty()) check_guards(region, used);
+    }
+    void check_guards(int region, size_t used);
+
     const Buffer* buffer_ = nullptr;  // null while planning
     size_t used_[kRegions] = {}, peak_[kRegions] = {}, base_[kRegions] = {};
     int region_ = 0;      // 0 outside stages
     int last_stage_ = 2;  // the region of the stage that ran last: 1 or 2
+    size_t guard_bytes_ = 0;
+    std::vector<Guard> guards_;  // of rooms in use
+    bool overrun_ = false;
 };
 
 // What is taken in a layer's body is free again behind it.
 class LayerScope {
   public:
     explicit LayerScope(Scratch& memory) : memory_(memory), used_(memory.used_[0]) {}
-    ~LayerScope() { memory_.used_[0] = used_; }
+    ~LayerScope() { memory_.give_back(0, used_); }
     LayerScope(const LayerScope&) = delete;
 
   private:
@@ -53,7 +72,7 @@ class StageScope {
   public:
     explicit StageScope(Scratch& memory) : memory_(memory) {
         memory.region_ = memory.last_stage_ = 3 - memory.last_stage_;
-        memory.used_[memory.region_] = 0;
+        memory.give_back(memory.region_, 0);
     }
     ~StageScope() { memory_.region_ = 0; }
     StageScope(const StageScope&) = delete;
@@ -68,7 +87,7 @@ class ScratchScope {
   public:
     explicit ScratchScope(Scratch& memory)
         : memory_(memory), region_(memory.region_), used_(memory.used_[region_]) {}
-    ~ScratchScope() { memory_.used_[region_] = used_; }
+    ~ScratchScope() { memory_.give_back(region_, used_); }
     ScratchScope(const ScratchScope&) = delete;
 
   private:

@@ -4,16 +4,13 @@
 #include <deque>
 #include <numbers>
 
-#include "base/error.h"
 #include "base/half.h"
 #include "cpu/attention.h"
 #include "cpu/checkpoints.h"
-#include "cpu/isa.h"
-#include "cpu/kernels_of_isa.h"
 #include "cpu/matmul.h"
 #include "ref/host_kv.h"
 #include "ref/ref.h"
-#include "support/thin.h"
+#include "support/all_kernels.h"
 
 namespace ridge {
 namespace {
@@ -43,33 +40,9 @@ size_t n_entries(const Tables& tables, Op op) {
     return 0;
 }
 
-struct IsaKernels {
-    std::string_view name;
-    cpu::Kernels kernels;
-};
-
-constexpr std::string_view kTilesName = "tiles in plain C++";
-
 // BF16 weights are made compact on every set; as plain groups they are tested as files have them.
 const std::deque<IsaKernels>& all_kernels() {
-    static const std::deque<IsaKernels> all = [] {
-        std::deque<IsaKernels> kernels;
-        for (Isa isa : available_isas()) {
-            if (!isa_is_tested(isa_name(isa))) continue;
-            kernels.push_back({isa_name(isa), cpu::kernels_of_isa(isa)});
-            kernels.back().kernels.compact.faster = true;
-        }
-        if (!isa_is_tested(kTilesName)) {
-            if (kernels.empty()) {
-                throw Error(ErrorKind::kUsage, "RIDGE_TEST_ISA: not a set that this machine has");
-            }
-            return kernels;
-        }
-        kernels.push_back({kTilesName, cpu::kernels_of_isa(Isa::kScalar)});
-        cpu::add_scalar_tile_kernels(kernels.back().kernels);
-        kernels.back().kernels.compact.faster = true;
-        return kernels;
-    }();
+    static const std::deque<IsaKernels> all = kernels_of_all_isas();
     return all;
 }
 
@@ -159,10 +132,15 @@ void attend_rounded(const float* q, const KvLayer& kv, const KvView& view, int64
     for (size_t i = 0; i < d; i++) out[i] = static_cast<float>(sum[i] / total);
 }
 
+// What has none is attended to by the plain op.
+bool has_kernels(const KvLayer& kv) {
+    return kv.d_head % cpu::kHeadMultiple == 0;
+}
+
 void attention_of_rounded(Step& s, Heads q, KvLayer kv, Heads out) {
     ref::attention(s, q, kv, out);
-    if (s.planning || !cpu::rounds_to_bf16(*static_cast<const cpu::Kernels*>(s.tables.kernels), kv))
-        return;
+    const auto& kernels = *static_cast<const cpu::Kernels*>(s.tables.kernels);
+    if (s.planning || !cpu::rounds_to_bf16(kernels, kv) || !has_kernels(kv)) return;
     for (const SequenceSpan& span : s.batch.spans) {
         if (span.row_class != RowClass::kPrompt) continue;
         for (int64_t i = span.first_row; i < span.first_row + span.n_rows; i++) {
@@ -209,8 +187,9 @@ static bool has_prompt_attention(const CheckpointTables& checkpoint) {
 bool rounds_attention(const CheckpointTables& checkpoint, const Case& c) {
     if (!has_prompt_attention(checkpoint)) return false;
     KvLayer kv;
-    kv.k_dtype = c.k_dtype, kv.v_dtype = c.v_dtype, kv.exact = c.exact;
-    return cpu::rounds_to_bf16(*static_cast<const cpu::Kernels*>(checkpoint.tables.kernels), kv);
+    kv.k_dtype = c.k_dtype, kv.v_dtype = c.v_dtype, kv.exact = c.exact, kv.d_head = c.d_head;
+    const auto& kernels = *static_cast<const cpu::Kernels*>(checkpoint.tables.kernels);
+    return cpu::rounds_to_bf16(kernels, kv) && has_kernels(kv);
 }
 
 Tables reference_for(const CheckpointTables& checkpoint) {

@@ -65,6 +65,20 @@ TEST(Compare, tells_apart_by_bits_where_nothing_is_tolerated) {
     }
 }
 
+// What is no finite number does not hide what is wrong beside it.
+TEST(Compare, sees_a_wrong_element_beside_infinities_and_nans) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const Case c =
+        finish_case({.op = Op::kAdd, .n_rows = 1, .d_in = 3, .tolerance = 1e-3f, .cancels = true});
+    for (float odd : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+        Outputs want, got;
+        want.n_cols = got.n_cols = 3;
+        want.values = {1, odd, 2}, got.values = {1, odd, 2.5f};
+        EXPECT_EQ(compare(c, want, want).fault, "");
+        EXPECT_EQ(compare(c, want, got).fault.substr(0, 17), "row 0, column 2: ") << odd;
+    }
+}
+
 TEST(Compare, tells_apart_log_probabilities_that_are_no_numbers) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const float infinity = std::numeric_limits<float>::infinity();
@@ -93,6 +107,31 @@ TEST(CaseRun, sees_writes_outside_the_rows) {
         const std::string fault = column < 0 ? fault_of_add(before) : fault_of_add(behind);
         EXPECT_EQ(fault.substr(0, 31), "x was written outside its rows,") << column;
     }
+}
+
+TEST(CaseRun, sees_writes_behind_a_room_of_scratch) {
+    auto behind = [](Step& s, Rows y, Rows x) {
+        Rows room = s.scratch(2, 5), next = s.scratch(1, 5);
+        if (s.planning) return;
+        ref::add(s, y, x);
+        next.row<float>(0)[4] = 1;
+        room.row<float>(1)[5] = 1;
+    };
+    auto behind_one_given_back = [](Step& s, Rows y, Rows x) {
+        Rows room;
+        {
+            ScratchScope scope(s.memory);
+            room = s.scratch(2, 64);
+            if (!s.planning) room.row<float>(1)[64 + 32] = 1;
+        }
+        Rows next = s.scratch(1, 1000);
+        if (s.planning) return;
+        ref::add(s, y, x);
+        next.row<float>(0)[999] = 1;
+    };
+    const std::string want = "scratch was written behind a room's end";
+    EXPECT_EQ(fault_of_add(behind), want);
+    EXPECT_EQ(fault_of_add(behind_one_given_back), want);
 }
 
 TEST(CaseRun, sees_reads_outside_the_rows) {
@@ -212,7 +251,7 @@ TEST(Case, covers_attention) {
         lengths, {1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 4097}));
     EXPECT_TRUE(has_all<int64_t>(queries, {1, 2, 7, 8, 9, 63, 64, 65}));
     for (int ratio : {1, 3, 4, 7, 8}) {
-        for (int d_head : {64, 80, 96, 128, 256}) {
+        for (int d_head : {64, 80, 96, 100, 128, 256}) {
             EXPECT_EQ(shapes.count({ratio, d_head}), 1u) << ratio << ", " << d_head;
         }
     }

@@ -12,11 +12,9 @@
 #include "base/half.h"
 #include "cases/random.h"
 #include "cpu/interleaved.h"
-#include "cpu/isa.h"
-#include "cpu/kernels_of_isa.h"
 #include "format/packing.h"
+#include "support/all_kernels.h"
 #include "support/seed.h"
-#include "support/thin.h"
 
 namespace ridge {
 namespace {
@@ -55,19 +53,6 @@ struct Packed {
         tensor = packing.view(data);
     }
 };
-
-std::vector<std::pair<std::string_view, cpu::Kernels>> kernels_of_all() {
-    std::vector<std::pair<std::string_view, cpu::Kernels>> all;
-    for (Isa isa : available_isas()) {
-        if (!isa_is_tested(isa_name(isa))) continue;
-        all.emplace_back(isa_name(isa), cpu::kernels_of_isa(isa));
-        all.back().second.compact.faster = true;
-    }
-    all.emplace_back("tiles in plain C++", cpu::kernels_of_isa(Isa::kScalar));
-    cpu::add_scalar_tile_kernels(all.back().second);
-    all.back().second.compact.faster = true;
-    return all;
-}
 
 bool same_float(float a, float b) {
     return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
@@ -167,9 +152,9 @@ void expect_same_slices(const Weight& weight, const Packed& compact, const cpu::
     }
 }
 
-// Compact, whatever it saves; `n_bytes` becomes what it takes.
+// Compact, whatever it saves.
 void expect_same(const Weight& weight, std::string_view what) {
-    for (const auto& [name, kernels] : kernels_of_all()) {
+    for (const auto& [name, kernels] : kernels_of_all_isas()) {
         SCOPED_TRACE(fmt::format("{} [{}, {}] on {}, RIDGE_SEED={}", what, weight.tensor.n_rows(),
                                  weight.tensor.n_cols(), name, test_seed()));
         Layout layout = cpu::interleaved_layout();
@@ -204,7 +189,7 @@ TEST(Compact, every_bf16_comes_back_bit_for_bit) {
             const auto pattern = static_cast<uint16_t>(first + i / kShare);
             return i % kShare == i / kShare % kShare ? pattern : bf16_bits(random.normal());
         });
-        const auto kernels = kernels_of_all().back().second;
+        const auto kernels = kernels_of_all_isas().back().kernels;
         const Packed packed(weight.tensor, cpu::interleaved_layout(), kernels);
         ASSERT_TRUE(cpu::is_compact(packed.tensor));
         EXPECT_EQ(n_compact_groups(packed.tensor), 2);
@@ -254,7 +239,7 @@ TEST(Compact, weights_that_no_table_fits_come_back_bit_for_bit) {
 
 // A weight that saves nothing stays as it is; one odd group does not spoil the others.
 TEST(Compact, is_chosen_where_it_saves_memory) {
-    const cpu::Kernels kernels = kernels_of_all().front().second;
+    const cpu::Kernels kernels = kernels_of_all_isas().front().kernels;
     Random random(test_seed(), 2);
     auto any = [&](int64_t) { return static_cast<uint16_t>(random.below(65536)); };
     auto normal = [&](int64_t) { return bf16_bits(0.02f * random.normal()); };
@@ -285,8 +270,8 @@ TEST(Compact, groups_are_the_same_bytes_on_every_instruction_set) {
     const Weight weight(37, 555, [&](int64_t i) {
         return i % 7 == 0 ? uint16_t{0} : bf16_bits(random.normal() * random.normal());
     });
-    const auto all = kernels_of_all();
-    const Packed first(weight.tensor, cpu::interleaved_layout(), all[0].second);
+    const auto all = kernels_of_all_isas();
+    const Packed first(weight.tensor, cpu::interleaved_layout(), all[0].kernels);
     ASSERT_TRUE(cpu::is_compact(first.tensor));
     for (const auto& [name, kernels] : all) {
         const Packed other(weight.tensor, cpu::interleaved_layout(), kernels);
