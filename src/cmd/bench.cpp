@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "base/checked_math.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
@@ -23,6 +25,7 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 24;  // of a prompt, a generation, or a depth
 constexpr int64_t kMaxParallel = 256;
+constexpr uint64_t kMaxTests = 100'000;  // of one call: lists multiply
 
 // Lists hold what was asked; an empty one stands for its default.
 struct BenchOptions {
@@ -55,7 +58,7 @@ void add_list(CommandLine& line, std::string_view names, std::string help,
 }
 
 std::vector<std::string> parse_cache_types(Where where, const std::string& text) {
-    std::vector<std::string> types = parse_words(where, text);
+    std::vector<std::string> types = parse_words(where, text, "some of f32, f16, bf16, q8_0");
     for (const std::string& type : types) read_cache_type(where, type);
     return types;
 }
@@ -99,7 +102,10 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     line.section("Models");
     line.value("-m,--model", "MODEL",
                "a GGUF file, a folder with safetensors, or synth:NAME:FORMAT; repeatable",
-               [&](Where, const std::string& text) { options.models.push_back(text); });
+               [&](Where, const std::string& text) {
+                   need_model("bench", text);
+                   options.models.push_back(text);
+               });
     add_list(line, "-t,--threads",
              "threads (default: the physical cores that this process may use)", options.n_threads,
              1, 1024);
@@ -114,7 +120,8 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     line.value("--checkpoint", "NAMES",
                "entries of the device's list of kernels to stop at; all: each (default: the last)",
                [&](Where where, const std::string& text) {
-                   append(options.checkpoints, parse_words(where, text));
+                   append(options.checkpoints,
+                          parse_words(where, text, "all, or some of " + known_checkpoints()));
                });
     add_list(line, "-ub,--ubatch-size",
              fmt::format("tokens of a prompt's step (default: {})", kBenchStepRows),
@@ -199,6 +206,22 @@ void check_early(BenchOptions& options) {
         ModelFile file = open_model_header(model);
         read_weights(file, read_config(file));
     }
+}
+
+// How many tests all lists together ask for, before any list of them is made.
+void check_number(const BenchOptions& o) {
+    auto n_asked = [](const std::vector<int64_t>& list) {
+        return list.size() - static_cast<size_t>(std::count(list.begin(), list.end(), 0));
+    };
+    std::optional<uint64_t> n =
+        n_asked(o.n_prompt) + o.n_parallel.size() * n_asked(o.n_gen) + o.n_prompt_gen.size();
+    for (size_t more : {o.n_depth.size(), o.models.size(), o.checkpoints.size(), o.types_k.size(),
+                        o.types_v.size(), o.n_ubatch.size(), o.n_threads.size()}) {
+        if (n) n = checked_mul(*n, uint64_t{more});
+    }
+    if (n && *n <= kMaxTests) return;
+    throw Error(ErrorKind::kUsage, "bench: {} tests in all, expected at most {}",
+                n ? std::to_string(*n) : "more than 2^64", kMaxTests);
 }
 
 class Bench {
@@ -316,8 +339,9 @@ void bench(BenchOptions& options) {
     set_default<int64_t>(options.n_ubatch, kBenchStepRows);
     set_default<int64_t>(options.n_threads, 0);
     catch_interrupts();
-    tests_of(options);
     check_early(options);
+    check_number(options);
+    tests_of(options);
     Bench(options).run();
 }
 

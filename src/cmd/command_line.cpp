@@ -32,9 +32,13 @@ std::string variable_of(const std::string& long_name) {
     return name;
 }
 
+std::string lower_case(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+}
+
 bool read_switch(Where where, const std::string& text) {
-    std::string lower = text;
-    for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    const std::string lower = lower_case(text);
     for (const char* on : {"1", "true", "yes", "on"}) {
         if (lower == on) return true;
     }
@@ -309,6 +313,19 @@ void CommandLine::text(std::string_view names, std::string kind, std::string hel
                        std::string& target) {
     value(names, std::move(kind), std::move(help),
           [&target](Where, const std::string& text) { target = text; });
+}
+
+void CommandLine::name(std::string_view names, std::string kind, std::string help,
+                       std::string& target, Expected expected) {
+    const std::string thing = "a " + lower_case(kind);
+    value(names, std::move(kind), std::move(help),
+          [&target, expected, thing](Where where, const std::string& text) {
+              if (text.empty()) {
+                  throw Error(ErrorKind::kUsage, "{} \"\": expected {}", where,
+                              expected == nullptr ? thing : expected());
+              }
+              target = text;
+          });
 }
 
 void CommandLine::positional(std::string name, std::string help, std::string& target) {

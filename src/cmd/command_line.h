@@ -37,6 +37,11 @@ class CommandLine {
     void flag(std::string_view names, std::string help, bool& target);
     void value(std::string_view names, std::string kind, std::string help, SetValue set);
     void text(std::string_view names, std::string kind, std::string help, std::string& target);
+    // A text that names something: an empty one is an error, which says what was `expected`, as in
+    // "one of a, b"; null: a thing of that kind. Other names are judged where they are looked up.
+    using Expected = std::string (*)();
+    void name(std::string_view names, std::string kind, std::string help, std::string& target,
+              Expected expected = nullptr);
     // The one argument that is not an option; required.
     void positional(std::string name, std::string help, std::string& target);
     // At most one of these, by long names. A variable gives way to an argument of another of them.

@@ -42,7 +42,7 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
                      "reference run on the same text.",
                      "ridge eval -m model.gguf -f text.txt --reference-checkpoint plain");
     line.section("Text");
-    line.text("-f,--file", "FILE", "the text; -: standard input", options.file);
+    line.name("-f,--file", "FILE", "the text; -: standard input", options.file);
     line.value("--max-positions", "N", "score at most N positions (default: all)",
                [&](Where where, const std::string& text) {
                    options.max_positions =
@@ -55,18 +55,13 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
                });
     add_model_options(line, options.open, "tokens of a window; 0 (default): 512");
     line.section("Reference");
-    line.text("--reference", "FILE", "compare with the logits that --save-logits wrote",
+    line.name("--reference", "FILE", "compare with the logits that --save-logits wrote",
               options.reference);
-    line.value("--reference-checkpoint", "NAME",
-               "compare with this checkpoint of the same model and a float32 cache, run beside it",
-               [&](Where where, const std::string& text) {
-                   if (text.empty())
-                       throw Error(ErrorKind::kUsage, "{}: expected the name of a checkpoint",
-                                   where);
-                   options.reference_checkpoint = text;
-               });
+    line.name("--reference-checkpoint", "NAME",
+              "compare with this checkpoint of the same model and a float32 cache, run beside it",
+              options.reference_checkpoint, [] { return "one of " + known_checkpoints(); });
     line.section("Output");
-    line.text("--save-logits", "FILE", "write the logits of every scored position", options.save);
+    line.name("--save-logits", "FILE", "write the logits of every scored position", options.save);
     line.flag("--force", "write over an existing file", options.force);
     line.flag("--json", "print one JSON object instead of the table", options.json);
     line.at_most_one({"--reference", "--reference-checkpoint"});

@@ -8,6 +8,7 @@
 namespace ridge {
 namespace {
 
+constexpr const char* kModelHelp = "a GGUF file, a folder with safetensors, or synth:NAME:FORMAT";
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
 struct SamplingOption {
@@ -59,6 +60,12 @@ constexpr SamplingOption kSampling[] = {
      }},
 };
 
+std::string listed(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
 std::string_view long_name(const SamplingOption& option) {
     std::string_view names = option.names;
     return names.substr(names.rfind("--") + 2);
@@ -66,17 +73,17 @@ std::string_view long_name(const SamplingOption& option) {
 
 }  // namespace
 
+std::string known_checkpoints() {
+    return listed(checkpoint_names(OpenOptions().device));
+}
+
 void add_model_option(CommandLine& line, std::string& model) {
-    line.text("-m,--model", "MODEL", "a GGUF file, a folder with safetensors, or synth:NAME:FORMAT",
-              model);
+    line.name("-m,--model", "MODEL", kModelHelp, model, [] { return std::string(kModelHelp); });
 }
 
 void need_model(std::string_view command, const std::string& model) {
     if (!model.empty()) return;
-    throw Error(ErrorKind::kUsage,
-                "{}: no model: give -m MODEL, a GGUF file, a folder with safetensors, or "
-                "synth:NAME:FORMAT",
-                command);
+    throw Error(ErrorKind::kUsage, "{}: no model: give -m MODEL, {}", command, kModelHelp);
 }
 
 void add_model_options(CommandLine& line, OpenOptions& open, std::string_view context_help) {
@@ -93,20 +100,26 @@ void add_model_options(CommandLine& line, OpenOptions& open, std::string_view co
                });
     add_cache_type_options(line, open);
     add_device_options(line, open);
-    line.text("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",
-              open.checkpoint);
-    line.text("--pre", "NAME", "pre-tokenizer, in place of the one that the file names", open.pre);
+    line.name("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",
+              open.checkpoint, [] { return "one of " + known_checkpoints(); });
+    add_pre_option(line, open.pre);
+}
+
+void add_pre_option(CommandLine& line, std::string& pre) {
+    line.name("--pre", "NAME", "pre-tokenizer, in place of the one that the file names", pre,
+              [] { return std::string("the name of a pre-tokenizer"); });
 }
 
 void add_device_options(CommandLine& line, OpenOptions& open) {
     line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
               open.pin);
-    line.text("--device", "NAME", "device that runs the model (default: cpu)", open.device);
-    line.text(
+    line.name("--device", "NAME", "device that runs the model (default: cpu)", open.device,
+              [] { return "one of " + listed(device_names()); });
+    line.name(
         "--cpu-isa", "NAME",
         "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "
         "best that the machine has)",
-        open.cpu_isa);
+        open.cpu_isa, [] { return "one of " + listed(cpu_isa_names()); });
     line.flag(
         "--no-repack",
         "leave weights where the file maps them: they are packed for each step, which is slow, "
@@ -236,7 +249,7 @@ void add_template_options(CommandLine& line, std::string& name, std::string& fil
         [&name](Where where, const std::string& text) {
             name = parse_choice(where, text, {"llama3", "qwen3", "chatml", "llama2", "zephyr"});
         });
-    line.text("--chat-template-file", "FILE", "a Jinja template, in place of the model's", file);
+    line.name("--chat-template-file", "FILE", "a Jinja template, in place of the model's", file);
     line.at_most_one({"--chat-template", "--chat-template-file"});
 }
 

@@ -16,8 +16,11 @@ namespace ridge {
 void add_model_options(
     CommandLine& line, OpenOptions& open,
     std::string_view context_help = "positions of context; 0 (default): the model's, at most 8192");
+// "ref, plain, ...": of the default device, for errors.
+std::string known_checkpoints();
 // -m alone, with what is said of it: for commands that do not run the model.
 void add_model_option(CommandLine& line, std::string& model);
+void add_pre_option(CommandLine& line, std::string& pre);
 // --device, and how it works: --pin.
 void add_device_options(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.

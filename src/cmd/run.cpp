@@ -32,7 +32,7 @@ bool parse(const std::vector<std::string>& arguments, RunOptions& options) {
     ChatSettings& settings = options.settings;
     line.section("Prompt (without one, standard input is read; on a terminal run becomes chat)");
     line.text("-p,--prompt", "TEXT", "the prompt", options.prompt);
-    line.text("-f,--file", "FILE", "read the prompt from a file; -: standard input", options.file);
+    line.name("-f,--file", "FILE", "read the prompt from a file; -: standard input", options.file);
     line.value("--ids", "IDS", "the prompt as token ids, as in 1,2,3",
                [&](Where where, const std::string& text) { options.ids = parse_ids(where, text); });
     line.flag("--raw", "continue the text as it is: no chat template", options.raw);

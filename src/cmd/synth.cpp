@@ -28,8 +28,8 @@ int synth_command(const std::vector<std::string>& arguments) {
     uint64_t seed = 1;
     bool force = false, list = false, quiet = false;
     line.positional("NAME", "model to imitate; --list shows those known", name);
-    line.text("--format", "FORMAT", "format of the weights, or a mixture such as Q4_K_M", format);
-    line.text("-o,--output", "FILE", "file to write", path);
+    line.name("--format", "FORMAT", "format of the weights, or a mixture such as Q4_K_M", format);
+    line.name("-o,--output", "FILE", "file to write", path);
     line.value("-s,--seed", "N", "seed of the weights (default: 1)",
                [&](Where where, const std::string& text) { seed = parse_seed(where, text); });
     line.flag("--force", "write over an existing file", force);

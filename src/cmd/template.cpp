@@ -34,13 +34,13 @@ bool parse(const std::vector<std::string>& arguments, TemplateOptions& options) 
                      "--messages chat.json");
     add_model_option(line, options.model);
     add_template_options(line, options.name, options.file);
-    line.text("--messages", "FILE",
+    line.name("--messages", "FILE",
               "JSON: an array of messages, or an object with \"messages\" and perhaps \"tools\"; "
               "-: standard input",
               options.messages);
     line.text("-p,--prompt", "TEXT", "one message of the user, in place of --messages",
               options.prompt);
-    line.text("--tools", "FILE", "JSON: an array of tools", options.tools);
+    line.name("--tools", "FILE", "JSON: an array of tools", options.tools);
     line.text("--bos", "TEXT", "the BOS token's text (default: the model's, or none)", options.bos);
     line.text("--eos", "TEXT", "the EOS token's text (default: the model's, or none)", options.eos);
     line.flag("--no-generation-prompt", "do not begin the answer", options.no_generation_prompt);

@@ -29,12 +29,13 @@ bool parse(const std::vector<std::string>& arguments, TokenizeOptions& options) 
                      "ridge tokenize -m model.gguf -p \"Hello world\"\n"
                      "  ridge tokenize -m tokenizer.json --jsonl < strings.jsonl\n"
                      "  echo 1,2,3 | ridge tokenize -m model.gguf --decode");
-    line.text("-m,--model", "MODEL", "a model, a tokenizer.json, or a folder that holds either",
-              options.model);
-    line.text("--pre", "NAME", "pre-tokenizer, in place of the one that the file names",
-              options.pre);
+    line.name("-m,--model", "MODEL", "a model, a tokenizer.json, or a folder that holds either",
+              options.model, [] {
+                  return std::string("a model, a tokenizer.json, or a folder that holds either");
+              });
+    add_pre_option(line, options.pre);
     line.text("-p,--prompt", "TEXT", "the text, or the ids for --decode", options.text);
-    line.text("-f,--file", "FILE", "read it from a file, exactly (default: standard input)",
+    line.name("-f,--file", "FILE", "read it from a file, exactly (default: standard input)",
               options.file);
     line.flag("--no-bos", "no BOS token, also where the model wants one", options.no_bos);
     line.flag("--special", "control tokens count in the text, and show in what --decode prints",

@@ -128,11 +128,12 @@ std::vector<int64_t> parse_integers(std::string_view where, std::string_view tex
     }
 }
 
-std::vector<std::string> parse_words(std::string_view where, std::string_view text) {
+std::vector<std::string> parse_words(std::string_view where, std::string_view text,
+                                     std::string_view expected) {
     std::vector<std::string> words;
     for (std::string_view rest = text;;) {
         std::string_view one = rest.substr(0, rest.find(','));
-        if (one.empty()) fail(where, text, "words with commas between");
+        if (one.empty()) fail(where, text, fmt::format("{} with commas between", expected));
         words.emplace_back(one);
         if (one.size() == rest.size()) return words;
         rest.remove_prefix(one.size() + 1);

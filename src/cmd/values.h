@@ -30,8 +30,9 @@ constexpr size_t kMaxListValues = 1000;
 std::vector<int64_t> parse_integers(std::string_view where, std::string_view text, int64_t min,
                                     int64_t max);
 
-// Words with commas between; none may be empty.
-std::vector<std::string> parse_words(std::string_view where, std::string_view text);
+// Words with commas between; none may be empty. `expected` is what errors call them.
+std::vector<std::string> parse_words(std::string_view where, std::string_view text,
+                                     std::string_view expected = "words");
 
 // "1,2,3", "1 2 3" or "[1, 2, 3]"; empty text gives no ids.
 std::vector<Token> parse_ids(std::string_view where, std::string_view text);

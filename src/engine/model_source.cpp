@@ -18,7 +18,7 @@ constexpr std::string_view kSynthPrefix = "synth:";
 std::pair<std::string, std::string> synth_name_and_format(const std::string& model) {
     std::string rest = model.substr(kSynthPrefix.size());
     size_t colon = rest.find(':');
-    if (colon == std::string::npos) {
+    if (colon == std::string::npos || colon == 0 || colon + 1 == rest.size()) {
         throw Error(ErrorKind::kUsage,
                     "-m {}: expected synth:NAME:FORMAT, such as synth:llama-3.2-1b:Q4_0",
                     printable(model));

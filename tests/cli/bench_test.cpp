@@ -198,6 +198,10 @@ TEST(Bench, refuses_bad_values_in_one_line_before_it_times_anything) {
         expect_error(bench({bad.option, bad.value}), 2, bad.said);
     expect_error({"bench"}, 2, "no model");
     expect_error(bench({"-p", "0", "-n", "0"}), 2, "nothing to time");
+    expect_error(bench({"-p", "0", "-n", "1-1000", "-d", "1-1000", "-B", "1-256"}), 2,
+                 "256000000 tests in all, expected at most 100000");
+    expect_error(bench({"-t", "1-1000", "-ub", "1-1000", "-d", "1-1000", "-ctk", "f16,f32"}), 2,
+                 "tests in all");
     expect_error(bench({"-m", "/no/such/file"}), 1, "/no/such/file");
     expect_error(bench({"-d", "16777216", "-B", "256", "-p", "0", "-n", "1"}), 1, "GB needed");
     Setting setting;

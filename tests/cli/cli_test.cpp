@@ -90,6 +90,41 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
     expect_error({"run", "-p", "x"}, 2, "no model");
 }
 
+TEST(Program, refuses_names_that_are_empty_and_says_what_it_expected) {
+    struct Empty {
+        const char *command, *option, *said;
+    };
+    for (Empty empty :
+         {Empty{"run", "--cpu-isa", "--cpu-isa \"\": expected one of scalar"},
+          Empty{"run", "--checkpoint", "--checkpoint \"\": expected one of ref, plain"},
+          Empty{"run", "--device", "--device \"\": expected one of cpu"},
+          Empty{"run", "-m", "--model \"\": expected a GGUF file"},
+          Empty{"run", "-f", "--file \"\": expected a file"},
+          Empty{"run", "--pre", "--pre \"\": expected the name of"},
+          Empty{"run", "--chat-template-file", "expected a file"},
+          Empty{"chat", "--checkpoint", "expected one of ref, plain"},
+          Empty{"eval", "--cpu-isa", "expected one of scalar"},
+          Empty{"eval", "--reference", "--reference \"\": expected a file"},
+          Empty{"eval", "--reference-checkpoint", "expected one of ref, plain"},
+          Empty{"eval", "--save-logits", "--save-logits \"\": expected a file"},
+          Empty{"bench", "-m", "no model"},
+          Empty{"bench", "--cpu-isa", "expected one of scalar"},
+          Empty{"bench", "--checkpoint", "expected all, or some of ref, plain"},
+          Empty{"bench", "-ctk", "some of f32, f16"},
+          Empty{"tokenize", "-m", "--model \"\": expected a model"},
+          Empty{"template", "--messages", "--messages \"\": expected a file"},
+          Empty{"template", "--tools", "--tools \"\": expected a file"},
+          Empty{"synth", "--format", "--format \"\": expected a format"},
+          Empty{"synth", "-o", "--output \"\": expected a file"}}) {
+        Arguments arguments = {empty.command, empty.option, ""};
+        if (empty.command != std::string("synth"))
+            arguments.insert(arguments.begin() + 1, {"-m", tiny_model()});
+        expect_error(arguments, 2, empty.said);
+    }
+    expect_error({"run", "-m", "synth::Q4_0", "-p", "x"}, 2, "expected synth:NAME:FORMAT");
+    expect_error({"run", "-m", "synth:tiny-llama3:", "-p", "x"}, 2, "expected synth:NAME:FORMAT");
+}
+
 TEST(Program, takes_options_from_variables) {
     Setting setting;
     setting.environment = {{"RIDGE_MODEL", tiny_model()}, {"RIDGE_N_PREDICT", "3"},
