@@ -22,22 +22,15 @@ Packing::Packing(std::span<const Tensor> tensors, const Layout& layout, const vo
         CHECK(tensor.layout == &row_major_layout() && layout.n_parts(tensor) == n_parts_);
         Item& item = items_.emplace_back(Item{tensor, &layout, nullptr, {}});
         if (layout.smaller != nullptr) item.smaller = layout.smaller(tensor, kernels);
+        int64_t least = layout.part_bytes(tensor);
+        if (item.smaller != nullptr)
+            least = std::min(least, item.smaller->least_part_bytes(tensor));
+        least_bytes_ += n_parts_ * least;
         if (item.smaller == nullptr) continue;
         CHECK(item.smaller->rows_in_part == layout.rows_in_part);
         item.plans.resize(static_cast<size_t>(n_parts_));
         n_to_measure_ += n_parts_;
     }
-}
-
-int64_t Packing::least_bytes() const {
-    int64_t n = 0;
-    for (const Item& item : items_) {
-        const int64_t of_part = item.layout->part_bytes(item.tensor);
-        n += n_parts_ * (item.smaller == nullptr
-                             ? of_part
-                             : std::min(of_part, item.smaller->least_part_bytes(item.tensor)));
-    }
-    return n;
 }
 
 void Packing::measure(int64_t i) {

@@ -34,7 +34,8 @@ class Packing {
     Packing(const Tensor& tensor, const Layout& layout, const void* kernels)
         : Packing(std::span(&tensor, 1), layout, kernels) {}
 
-    int64_t least_bytes() const;  // that n_bytes() will be, as far as is known without measuring
+    // That n_bytes() will be, as far as is known before anything is measured.
+    int64_t least_bytes() const { return least_bytes_; }
 
     int64_t n_to_measure() const { return n_to_measure_; }
     void measure(int64_t i);
@@ -72,7 +73,7 @@ class Packing {
     std::vector<Item> items_;
     std::vector<Run> runs_;
     const void* kernels_;
-    int64_t n_parts_ = 0, n_to_measure_ = 0, n_bytes_ = 0;
+    int64_t n_parts_ = 0, least_bytes_ = 0, n_to_measure_ = 0, n_bytes_ = 0;
 };
 
 // Where the tensor's bytes lie, in any layout.
