@@ -1,5 +1,7 @@
 #include "cpu/fused.h"
 
+#include <algorithm>
+
 #include "cpu/attention.h"
 #include "cpu/matmul.h"
 
