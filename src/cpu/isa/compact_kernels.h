@@ -137,8 +137,8 @@ inline void for_each_plain(const uint8_t* data, const PackedShape& shape, int64_
 }
 
 // A slice for Operands::kF32, and for kBF16: UnpackKernels. The latter writes what unpack_pieces of
-// CompactPiece does (tile_gemm.h), and fetches ahead: out of memory it takes two thirds of the time,
-// and prompts of 512 and of 128 rows run 1 and 5 % faster.
+// CompactPiece does (tile_gemm.h), and fetches ahead: out of memory it takes two thirds of the
+// time, and prompts of 512 and of 128 rows run 1 and 5 % faster.
 template <class V>
 void unpack_compact_floats(const uint8_t* group, const PackedShape& shape, int64_t first_block,
                            int64_t n_blocks, uint8_t* codes, float* scales, float* mins) {
