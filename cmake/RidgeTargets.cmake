@@ -3,16 +3,16 @@ add_library(ridge_flags INTERFACE)
 target_include_directories(ridge_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 # No -march: one program runs on every x86-64. Paths in messages and debug information start at the
 # source folder, so that a build does not depend on where the checkout lies.
-target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno
-  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+target_compile_options(ridge_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-ffp-contract=off;-fno-math-errno>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False alarms of GCC 12 about std::string (its bugs 105651 and 105562).
-  target_compile_options(ridge_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  target_compile_options(ridge_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-maybe-uninitialized>")
   # ... and about the undefined operands in its own AVX-512 header (105593).
   set(RIDGE_ISA_WARNINGS -Wno-uninitialized)
 endif()
 if(RIDGE_WERROR)
-  target_compile_options(ridge_flags INTERFACE -Werror)
+  target_compile_options(ridge_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(RIDGE_SANITIZE)
   target_compile_options(ridge_flags INTERFACE -fsanitize=${RIDGE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

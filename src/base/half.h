@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/host_device.h"
+
 namespace ridge {
 
 // Storage types of 16 bits. Arithmetic is done in float; these only convert.
@@ -14,19 +16,19 @@ struct bf16 {  // the upper half of a binary32
     uint16_t bits;
 };
 
-inline float to_float(bf16 value) {
+RIDGE_HOST_DEVICE inline float to_float(bf16 value) {
     return std::bit_cast<float>(uint32_t{value.bits} << 16);
 }
 
 // Round to nearest, ties to even; a NaN stays a NaN (quiet).
-inline bf16 to_bf16(float value) {
+RIDGE_HOST_DEVICE inline bf16 to_bf16(float value) {
     uint32_t bits = std::bit_cast<uint32_t>(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};
     return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
 // Exact: every binary16 value, subnormals, infinities and NaNs included, is a binary32 value.
-inline float to_float(f16 value) {
+RIDGE_HOST_DEVICE inline float to_float(f16 value) {
     uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
     uint32_t rest = uint32_t{value.bits & 0x7fffu} << 13;  // exponent and mantissa in place
     uint32_t exponent = rest & 0x0f800000u;
@@ -42,7 +44,7 @@ inline float to_float(f16 value) {
 }
 
 // Round to nearest, ties to even; overflow gives infinity, a NaN stays a NaN (quiet).
-inline f16 to_f16(float value) {
+RIDGE_HOST_DEVICE inline f16 to_f16(float value) {
     uint32_t bits = std::bit_cast<uint32_t>(value);
     uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
     bits &= 0x7fffffffu;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "base/host_device.h"
 #include "format/block_parts.h"
 #include "format/blocks.h"
 
@@ -17,54 +18,59 @@ namespace ridge {
 
 static_assert(std::endian::native == std::endian::little, "blocks are read as they lie");
 
-inline float scale_value(uint16_t bits) {
+RIDGE_HOST_DEVICE inline float scale_value(uint16_t bits) {
     return to_float(f16{bits});
 }
 
-inline void decode_block(const BlockQ4_0& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ4_0& block, float* __restrict out) {
     const float d = scale_value(block.d);
     for (int i = 0; i < 16; i++) out[i] = d * static_cast<float>((block.qs[i] & 15) - 8);
     for (int i = 0; i < 16; i++) out[i + 16] = d * static_cast<float>((block.qs[i] >> 4) - 8);
 }
 
-inline void decode_block(const BlockQ4_1& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ4_1& block, float* __restrict out) {
     const float d = scale_value(block.d), m = scale_value(block.m);
     for (int i = 0; i < 16; i++) out[i] = d * static_cast<float>(block.qs[i] & 15) + m;
     for (int i = 0; i < 16; i++) out[i + 16] = d * static_cast<float>(block.qs[i] >> 4) + m;
 }
 
-inline void decode_block(const BlockQ5_0& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ5_0& block, float* __restrict out) {
     const float d = scale_value(block.d);
     uint8_t codes[kSmallBlock];
     five_bit_codes(block, codes);
     for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(codes[i] - 16);
 }
 
-inline void decode_block(const BlockQ5_1& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ5_1& block, float* __restrict out) {
     const float d = scale_value(block.d), m = scale_value(block.m);
     uint8_t codes[kSmallBlock];
     five_bit_codes(block, codes);
     for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(codes[i]) + m;
 }
 
-inline void decode_block(const BlockQ8_0& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ8_0& block, float* __restrict out) {
     const float d = scale_value(block.d);
     for (int i = 0; i < kSmallBlock; i++) out[i] = d * static_cast<float>(block.qs[i]);
 }
 
 // The sixteen levels times a scale: a lookup is then the whole decoding. levels [16].
-inline void iq4_levels(float scale, float* __restrict levels) {
-    for (int i = 0; i < 16; i++) levels[i] = scale * static_cast<float>(kIq4Values[i]);
+RIDGE_HOST_DEVICE inline void iq4_levels(float scale, float* __restrict levels) {
+    // A constant of its own, since device code has no namespace's.
+    constexpr int8_t kLevels[16] = {kIq4Values[0],  kIq4Values[1],  kIq4Values[2],  kIq4Values[3],
+                                    kIq4Values[4],  kIq4Values[5],  kIq4Values[6],  kIq4Values[7],
+                                    kIq4Values[8],  kIq4Values[9],  kIq4Values[10], kIq4Values[11],
+                                    kIq4Values[12], kIq4Values[13], kIq4Values[14], kIq4Values[15]};
+    for (int i = 0; i < 16; i++) levels[i] = scale * static_cast<float>(kLevels[i]);
 }
 
-inline void decode_block(const BlockIQ4_NL& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockIQ4_NL& block, float* __restrict out) {
     float levels[16];
     iq4_levels(scale_value(block.d), levels);
     for (int i = 0; i < 16; i++) out[i] = levels[block.qs[i] & 15];
     for (int i = 0; i < 16; i++) out[i + 16] = levels[block.qs[i] >> 4];
 }
 
-inline void decode_block(const BlockQ2_K& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ2_K& block, float* __restrict out) {
     const float d = scale_value(block.d), dmin = scale_value(block.dmin);
     for (int s = 0; s < 16; s++) {  // sub-block s: elements 16 s ... 16 s + 15
         const float scale = d * static_cast<float>(block.scales[s] & 15);
@@ -77,7 +83,7 @@ inline void decode_block(const BlockQ2_K& block, float* __restrict out) {
     }
 }
 
-inline void decode_block(const BlockQ3_K& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ3_K& block, float* __restrict out) {
     const float d = scale_value(block.d);
     int8_t scales[16];
     q3_k_scales(block, scales);
@@ -93,7 +99,7 @@ inline void decode_block(const BlockQ3_K& block, float* __restrict out) {
     }
 }
 
-inline void decode_block(const BlockQ4_K& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ4_K& block, float* __restrict out) {
     const float d = scale_value(block.d), dmin = scale_value(block.dmin);
     for (int k = 0; k < 8; k++) {
         const ScaleMin small = k_scale_min(block.scales, k);
@@ -107,7 +113,7 @@ inline void decode_block(const BlockQ4_K& block, float* __restrict out) {
     }
 }
 
-inline void decode_block(const BlockQ5_K& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ5_K& block, float* __restrict out) {
     const float d = scale_value(block.d), dmin = scale_value(block.dmin);
     for (int k = 0; k < 8; k++) {
         const ScaleMin small = k_scale_min(block.scales, k);
@@ -122,7 +128,7 @@ inline void decode_block(const BlockQ5_K& block, float* __restrict out) {
     }
 }
 
-inline void decode_block(const BlockQ6_K& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockQ6_K& block, float* __restrict out) {
     const float d = scale_value(block.d);
     for (int s = 0; s < 16; s++) {
         const float scale = d * static_cast<float>(block.scales[s]);
@@ -137,7 +143,7 @@ inline void decode_block(const BlockQ6_K& block, float* __restrict out) {
     }
 }
 
-inline void decode_block(const BlockIQ4_XS& block, float* __restrict out) {
+RIDGE_HOST_DEVICE inline void decode_block(const BlockIQ4_XS& block, float* __restrict out) {
     const float d = scale_value(block.d);
     for (int k = 0; k < 8; k++) {
         float levels[16];

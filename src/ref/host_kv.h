@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/host_device.h"
 #include "model/kv_cache.h"
 
 namespace ridge {
@@ -49,8 +50,8 @@ struct HostKvRow {
     DType dtype;
     int64_t d_head, first, first_scale, stride;
 
-    std::byte* element(int64_t i, int bytes) const { return tile + (first + i * stride) * bytes; }
-    std::byte* scale(int64_t block) const {
+    RIDGE_HOST_DEVICE std::byte* element(int64_t i, int bytes) const { return tile + (first + i * stride) * bytes; }
+    RIDGE_HOST_DEVICE std::byte* scale(int64_t block) const {
         return tile + kKvPagePositions * d_head + (first_scale + block * stride) * 2;
     }
 };
@@ -76,18 +77,18 @@ inline HostKvRow host_v(const KvLayer& kv, int64_t slot, int64_t head) {
 }
 
 template <class T>
-T read_as(const std::byte* from) {
+RIDGE_HOST_DEVICE T read_as(const std::byte* from) {
     T value;
     memcpy(&value, from, sizeof value);
     return value;
 }
 template <class T>
-void write_as(T value, std::byte* to) {
+RIDGE_HOST_DEVICE void write_as(T value, std::byte* to) {
     memcpy(to, &value, sizeof value);
 }
 
 // out[i] = element i as float32: exactly, of q8_0 scale * code rounded once. out [d_head]
-inline void load_row(const HostKvRow& row, float* out) {
+RIDGE_HOST_DEVICE inline void load_row(const HostKvRow& row, float* out) {
     for (int64_t i = 0; i < row.d_head; i++) {
         switch (row.dtype) {
             case DType::kF32:
@@ -110,7 +111,7 @@ inline void load_row(const HostKvRow& row, float* out) {
 // 32 elements of q8_0: scale = max |x| / 127 in f16, code = x / scale to nearest even, which the
 // rounding of the scale may take past 127 and is then 127. Codes are 0 where the scale is 0, and
 // where it is no number: beyond 127 times f16's range, or of a NaN.
-inline void store_q8_block(const float* x, const HostKvRow& row, int64_t block) {
+RIDGE_HOST_DEVICE inline void store_q8_block(const float* x, const HostKvRow& row, int64_t block) {
     uint32_t highest = 0;  // as bits, which order as magnitudes do, with NaN above all
     for (int i = 0; i < kKvScaleElements; i++) {
         highest = std::max(highest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
@@ -127,7 +128,7 @@ inline void store_q8_block(const float* x, const HostKvRow& row, int64_t block) 
 }
 
 // Element i = x[i], rounded to nearest even; beyond the range of f16 infinite. x [d_head]
-inline void store_row(const float* x, const HostKvRow& row) {
+RIDGE_HOST_DEVICE inline void store_row(const float* x, const HostKvRow& row) {
     if (row.dtype == DType::kQ8_0) {
         for (int64_t b = 0; b < row.d_head / kKvScaleElements; b++) {
             store_q8_block(x + b * kKvScaleElements, row, b);

@@ -1,0 +1,317 @@
+#include "cuda/backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "cuda/check.h"
+#include "cuda/checkpoints.h"
+#include "cuda/context.h"
+#include "cuda/mirror.h"
+#include "cuda/read_wall.h"
+#include "cuda/upload.h"
+#include "model/batch_size.h"
+#include "model/step.h"
+
+namespace ridge {
+namespace {
+
+using cuda::check;
+
+constexpr int kLeastCapability = 80;
+
+CudaDevice describe_device(int index) {
+    CudaDevice device;
+    device.index = index;
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, index), "properties of a device");
+    device.name = properties.name;
+    device.capability = 10 * properties.major + properties.minor;
+    device.n_sms = properties.multiProcessorCount;
+    device.memory_bytes = properties.totalGlobalMem;
+    if (device.capability < kLeastCapability) {
+        device.unusable =
+            fmt::format("compute capability {}.{}, expected {}.{} or higher", properties.major,
+                        properties.minor, kLeastCapability / 10, kLeastCapability % 10);
+        return device;
+    }
+    size_t free = 0, total = 0;
+    if (cudaSetDevice(index) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) {
+        device.unusable = cudaGetErrorString(cudaGetLastError());
+    }
+    device.free_bytes = free;
+    return device;
+}
+
+class Stream {
+  public:
+    explicit Stream(int device) {
+        check(cudaSetDevice(device), "choosing the device");
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    }
+    ~Stream() { cudaStreamDestroy(stream_); }
+    Stream(const Stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+
+  private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class CudaBackend : public Backend {
+  public:
+    explicit CudaBackend(const CudaOptions& options)
+        : device_(describe_device(options.device)),
+          name_(fmt::format("cuda:{}", options.device)),
+          memory_limit_(options.memory_bytes),
+          pool_(options.threads),
+          stream_(options.device) {
+        context_.stream = stream_.get();
+        context_.n_sms = device_.n_sms, context_.capability = device_.capability;
+    }
+    ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }
+
+    std::string_view name() const override { return name_; }
+    std::span<const Checkpoint> checkpoints() const override { return cuda_checkpoints(); }
+    Caps caps() const override { return {pool_.size(), &context_, "cuda"}; }
+
+    Buffer alloc(size_t n_bytes) override {
+        use();
+        if (n_bytes == 0) return {};
+        const uint64_t free = free_bytes();
+        void* data = nullptr;
+        if (n_bytes > free || cudaMalloc(&data, n_bytes) != cudaSuccess) {
+            cudaGetLastError();
+            throw Error(
+                "{}: no memory for {:.3f} GB, {:.3f} GB free; try a smaller -c, or a model "
+                "of fewer bits",
+                name_, 1e-9 * static_cast<double>(n_bytes), 1e-9 * static_cast<double>(free));
+        }
+        used_bytes_ += n_bytes;
+        check(cudaMemsetAsync(data, 0, n_bytes, stream_.get()), "clearing memory");
+        return {data, n_bytes, [](void* at, size_t) { cudaFree(at); }};
+    }
+
+    void prepare(std::span<Tensor* const> weights, const Layout& layout,
+                 const PrepareEvents& events) override {
+        use();
+        if (!upload_) upload_.emplace(pool_, stream_.get());
+        for (Tensor* weight : weights) {
+            const auto n_bytes = static_cast<size_t>(least_bytes(*weight, layout));
+            if (events.taking) events.taking(static_cast<int64_t>(n_bytes));
+            const Tensor original = *weight;
+            const Buffer& memory = weights_.emplace_back(alloc(n_bytes));
+            if (weight->n_dims == 1) {
+                send_vector(*weight, memory.data());
+            } else if (layout.rows_in_part == 0) {
+                send_planes(*weight, memory.data());
+            } else {
+                send_parts(*weight, layout, memory.data());
+            }
+            if (events.copied) events.copied(original);
+        }
+        upload_->wait();
+    }
+    int64_t least_bytes(const Tensor& weight, const Layout& layout) const override {
+        if (weight.n_dims == 1) return weight.n_cols() * static_cast<int64_t>(sizeof(float));
+        if (layout.rows_in_part > 0) return layout.n_parts(weight) * layout.part_bytes(weight);
+        int64_t n = 0;
+        for (const Plane& plane : weight.planes) n += plane_bytes(weight, plane);
+        return n;
+    }
+
+    KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
+                          int64_t n_slots) override {
+        check_kv_types(config, k_dtype, v_dtype);
+        KvCache cache;
+        cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
+        cache.n_slots = n_slots, cache.n_layers = config.n_layers;
+        cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        cache.pages = alloc(cache.n_bytes());
+        return cache;
+    }
+
+    std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
+                               int n_logit_rows) override {
+        use();
+        check(cudaStreamSynchronize(stream_.get()), "planning");
+        release(logits_), release(scratch_memory_);
+        logits_ = alloc(static_cast<size_t>(n_logit_rows) *
+                        static_cast<size_t>(model.config.n_vocab) * sizeof(float));
+        host_logits_ = pinned(logits_.n_bytes());
+        mirror_ =
+            cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
+                              model.rope_table, stream_.get());
+        context_.mirror = mirror_.mirror();
+        scratch_ = {};
+        std::vector<Fallback> fallbacks;
+        for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
+            BatchSize size(n_rows, n_logit_rows, row_class);
+            run(model, kv, size.batch(), &fallbacks);
+        }
+        scratch_memory_ = alloc(scratch_.planned_bytes());
+        scratch_.place(scratch_memory_);
+        return fallbacks;
+    }
+
+    Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
+        use();
+        mirror_.send(batch, stream_.get());
+        result_ = run(model, kv, batch);
+        return {++n_steps_};
+    }
+
+    StepResult wait(Ticket ticket) override {
+        CHECK(ticket.id == n_steps_);
+        use();
+        check(cudaStreamSynchronize(stream_.get()), "step");
+        return std::move(result_);
+    }
+
+    double measure_read_gbps(const Model& model) override {
+        use();
+        std::vector<std::span<const std::byte>> runs;
+        for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
+            if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
+            if (tensor.n_dims == 1) return;
+            runs.push_back(
+                {tensor.planes[0].data, static_cast<size_t>(least_bytes(tensor, *tensor.layout))});
+        });
+        return cuda::measure_read_gbps(runs, stream_.get());
+    }
+
+  private:
+    // The runtime's calls go to the calling thread's device.
+    void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
+
+    uint64_t free_bytes() const {
+        size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "free memory");
+        if (memory_limit_ == 0) return free;
+        return std::min<uint64_t>(free, memory_limit_ - std::min(memory_limit_, used_bytes_));
+    }
+    void release(Buffer& buffer) {
+        used_bytes_ -= buffer.n_bytes();
+        buffer = {};
+    }
+
+    static Buffer pinned(size_t n_bytes) {
+        if (n_bytes == 0) return {};
+        void* data = nullptr;
+        check(cudaMallocHost(&data, n_bytes), "pinned memory for logits");
+        return {data, n_bytes, [](void* at, size_t) { cudaFreeHost(at); }};
+    }
+
+    static int64_t plane_bytes(const Tensor& tensor, const Plane& plane) {
+        // A multiple of 16, so that every plane is aligned for wide loads.
+        return plane.data == nullptr ? 0 : (plane.stride_bytes * tensor.n_rows() + 15) / 16 * 16;
+    }
+
+    void send_vector(Tensor& weight, std::byte* to) {
+        const int64_t n = weight.n_cols();
+        std::vector<float> values(static_cast<size_t>(n));
+        unpack_row(weight, 0, values.data());
+        const size_t n_bytes = values.size() * sizeof(float);
+        upload_->bytes(to, reinterpret_cast<const std::byte*>(values.data()), n_bytes);
+        weight.format = &format_of(FormatId::kF32);
+        weight.planes = {Plane{to, static_cast<int64_t>(n_bytes)}};
+    }
+    void send_planes(Tensor& weight, std::byte* to) {
+        for (Plane& plane : weight.planes) {
+            if (plane.data == nullptr) continue;
+            upload_->bytes(to, plane.data,
+                           static_cast<size_t>(plane.stride_bytes * weight.n_rows()));
+            const int64_t n_bytes = plane_bytes(weight, plane);
+            plane.data = to;
+            to += n_bytes;
+        }
+    }
+    void send_parts(Tensor& weight, const Layout& layout, std::byte* to) {
+        const int64_t part_bytes = layout.part_bytes(weight);
+        const Tensor original = weight;
+        upload_->parts(to, layout.n_parts(weight), static_cast<size_t>(part_bytes),
+                       [&](int64_t part, std::byte* out) {
+                           layout.pack_part(original, part, {}, nullptr, out);
+                       });
+        weight.layout = &layout;
+        weight.planes = {Plane{to, part_bytes}};
+    }
+
+    // `planned`: a dry run, which notes its fallbacks there.
+    StepResult run(const Model& model, const KvCache& kv, const Batch& batch,
+                   std::vector<Fallback>* planned = nullptr) {
+        const bool planning = planned != nullptr;
+        const auto n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+        const int64_t n_vocab = model.config.n_vocab;
+        const Rows logits{&logits_, 0, DType::kF32, n_logit_rows, n_vocab, n_vocab};
+        const auto logit_bytes = static_cast<size_t>(n_logit_rows * n_vocab) * sizeof(float);
+        CHECK(logit_bytes <= logits_.n_bytes());
+        const Tables& tables = model.tables;
+        Step step{tables, tables.ops, tables.stages, model.config, model.rope_table,
+                  batch,  scratch_,   pool_,         planning};
+        step.fallbacks = planned;
+        scratch_.begin_step();
+        tables.step(step, model.weights, kv, logits);
+        StepResult result;
+        if (planning || !batch.sample_rows.empty()) {
+            result.sampled.resize(batch.sample_rows.size());
+            tables.ops.sample(step, logits, result.sampled);
+        } else if (n_logit_rows > 0) {
+            check(cudaMemcpyAsync(host_logits_.data(), logits_.data(), logit_bytes,
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                  "reading logits");
+        }
+        result.logits = logits;
+        result.logits.buffer = &host_logits_;
+        return result;
+    }
+
+    const CudaDevice device_;
+    const std::string name_;
+    const uint64_t memory_limit_;
+    uint64_t used_bytes_ = 0;
+    ThreadPool pool_;
+    Stream stream_;
+    cuda::Context context_;
+    std::optional<cuda::Upload> upload_;
+    std::vector<Buffer> weights_;
+    cuda::BatchMirror mirror_;
+    Buffer scratch_memory_, logits_, host_logits_;
+    Scratch scratch_;
+    StepResult result_;
+    uint64_t n_steps_ = 0;
+};
+
+}  // namespace
+
+CudaDevices find_cuda_devices() {
+    CudaDevices found;
+    int n = 0;
+    const cudaError_t status = cudaGetDeviceCount(&n);
+    if (status != cudaSuccess) {
+        cudaGetLastError();
+        found.missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
+                                                              : cudaGetErrorString(status);
+        return found;
+    }
+    for (int i = 0; i < n; i++) found.devices.push_back(describe_device(i));
+    if (n == 0) found.missing = "no GPU";
+    return found;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+    const CudaDevices found = find_cuda_devices();
+    if (!found.missing.empty()) throw Error("cuda:{}: {}", options.device, found.missing);
+    if (options.device < 0 || options.device >= static_cast<int>(found.devices.size())) {
+        throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {} GPU{}", options.device,
+                    found.devices.size(), found.devices.size() == 1 ? "" : "s");
+    }
+    const CudaDevice& device = found.devices[static_cast<size_t>(options.device)];
+    if (!device.unusable.empty()) {
+        throw Error("cuda:{}: {}: {}", options.device, device.name, device.unusable);
+    }
+    return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace ridge

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+namespace ridge::cuda {
+
+// Throws Error "cuda: WHAT: what the runtime says" where `status` is not success.
+void check(cudaError_t status, std::string_view what);
+
+// Of the launch just made: a configuration that the device refuses. What goes wrong while a kernel
+// runs shows when the stream is waited for.
+inline void check_launch(std::string_view kernel) {
+    check(cudaGetLastError(), kernel);
+}
+
+}  // namespace ridge::cuda

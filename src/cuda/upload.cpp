@@ -1,0 +1,65 @@
+#include "cuda/upload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "cuda/check.h"
+
+namespace ridge::cuda {
+
+Upload::Upload(ThreadPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream) {
+    for (size_t i = 0; i < staging_.size(); i++) {
+        void* data = nullptr;
+        check(cudaMallocHost(&data, kStagingBytes), "pinned memory for uploads");
+        staging_[i] = static_cast<std::byte*>(data);
+        check(cudaEventCreateWithFlags(&sent_[i], cudaEventDisableTiming), "event of an upload");
+    }
+}
+
+Upload::~Upload() {
+    cudaStreamSynchronize(stream_);
+    for (size_t i = 0; i < staging_.size(); i++) {
+        if (sent_[i] != nullptr) cudaEventDestroy(sent_[i]);
+        if (staging_[i] != nullptr) cudaFreeHost(staging_[i]);
+    }
+}
+
+void Upload::parts(std::byte* to, int64_t n_parts, size_t part_bytes,
+                   const std::function<void(int64_t part, std::byte* out)>& fill) {
+    CHECK(part_bytes > 0 && part_bytes <= kStagingBytes);
+    const auto at_once = static_cast<int64_t>(kStagingBytes / part_bytes);
+    for (int64_t first = 0; first < n_parts; first += at_once) {
+        const int64_t n = std::min(at_once, n_parts - first);
+        std::byte* staging = staging_[next_];
+        check(cudaEventSynchronize(sent_[next_]), "upload");
+        pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; i++) {
+                fill(first + i, staging + static_cast<size_t>(i) * part_bytes);
+            }
+        });
+        check(cudaMemcpyAsync(to + static_cast<size_t>(first) * part_bytes, staging,
+                              static_cast<size_t>(n) * part_bytes, cudaMemcpyHostToDevice, stream_),
+              "upload");
+        check(cudaEventRecord(sent_[next_], stream_), "upload");
+        next_ ^= 1;
+    }
+}
+
+void Upload::bytes(std::byte* to, const std::byte* from, size_t n_bytes) {
+    constexpr size_t kPart = size_t{1} << 20;
+    const auto n_whole = static_cast<int64_t>(n_bytes / kPart);
+    parts(to, n_whole, kPart, [&](int64_t part, std::byte* out) {
+        std::memcpy(out, from + static_cast<size_t>(part) * kPart, kPart);
+    });
+    const size_t done = static_cast<size_t>(n_whole) * kPart;
+    if (done == n_bytes) return;
+    parts(to + done, 1, n_bytes - done,
+          [&](int64_t, std::byte* out) { std::memcpy(out, from + done, n_bytes - done); });
+}
+
+void Upload::wait() {
+    check(cudaStreamSynchronize(stream_), "upload");
+}
+
+}  // namespace ridge::cuda

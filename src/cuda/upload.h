@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+
+#include "base/thread_pool.h"
+
+namespace ridge::cuda {
+
+// Carries bytes to the device through two pinned buffers in turns: while one is on its way the
+// other is filled, by all threads.
+class Upload {
+  public:
+    static constexpr size_t kStagingBytes = size_t{32} << 20;  // of each of the two
+
+    Upload(ThreadPool& pool, cudaStream_t stream);
+    ~Upload();
+    Upload(const Upload&) = delete;
+
+    // n_parts parts of part_bytes each (at most kStagingBytes), one behind the other at `to`, made
+    // by fill(part, out), which threads call at once.
+    void parts(std::byte* to, int64_t n_parts, size_t part_bytes,
+               const std::function<void(int64_t part, std::byte* out)>& fill);
+    // A run of bytes as it lies in host memory.
+    void bytes(std::byte* to, const std::byte* from, size_t n_bytes);
+    void wait();  // until all has arrived
+
+  private:
+    ThreadPool& pool_;
+    cudaStream_t stream_;
+    std::array<std::byte*, 2> staging_{};
+    std::array<cudaEvent_t, 2> sent_{};
+    size_t next_ = 0;
+};
+
+}  // namespace ridge::cuda
