@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "cases/random.h"
 #include "cases/random_weights.h"
@@ -29,12 +30,15 @@ struct ModelOptions {
     RopeStyle rope_style = RopeStyle::kHalfSplit;
     DType kv = DType::kF16;
     FormatId q = FormatId::kQ4_K, v = FormatId::kQ6_K, ffn = FormatId::kQ4_0;
+    std::optional<FormatId> up = {};  // another than ffn
+    int d_ff = 320;
 };
 
 Config make_config(const ModelOptions& options) {
     Config config;
     config.n_layers = 2, config.d_model = 256, config.n_heads = 6, config.n_kv_heads = 2;
-    config.d_head = config.d_rope = options.d_head, config.d_ff = 320, config.n_vocab = 131;
+    config.d_head = config.d_rope = options.d_head, config.d_ff = options.d_ff,
+    config.n_vocab = 131;
     config.norm_eps = 1e-5f, config.rope_theta = 10000, config.rope_style = options.rope_style;
     config.qk_norm = options.qk_norm;
     return config;
@@ -60,7 +64,7 @@ Weights make_weights(const ModelOptions& options, const Config& c, RandomWeights
         if (c.qk_norm) layer.q_norm = norm(c.d_head), layer.k_norm = norm(c.d_head);
         layer.o = linear(c.d_model, c.d_q(), FormatId::kBF16, options.bias);
         layer.gate = linear(c.d_ff, c.d_model, options.ffn, options.bias);
-        layer.up = linear(c.d_ff, c.d_model, options.ffn, options.bias);
+        layer.up = linear(c.d_ff, c.d_model, options.up.value_or(options.ffn), options.bias);
         layer.down = linear(c.d_model, c.d_ff, options.ffn, options.bias);
     }
     weights.output_norm = norm(c.d_model);
@@ -84,6 +88,7 @@ struct Variant {
     std::string_view checkpoint;
     std::string isa{};  // empty: the best
     bool repack = true;
+    bool side_by_side = true;  // weights that a stage reads so are packed so
 };
 
 // Runs sequences on one checkpoint; each step is given the rows of every sequence.
@@ -97,8 +102,10 @@ class Runner {
         model_.tables =
             resolve_tables(backend_->checkpoints(), variant.checkpoint, backend_->caps());
         const Layout& layout = variant.repack ? *model_.tables.matmul_layout : row_major_layout();
-        for_each_tensor(model_.weights, model_.config.tied_head, [&](Tensor& tensor) {
-            if (tensor.n_dims > 1) tensor = backend_->prepare(tensor, layout);
+        for_each_side_by_side(model_.weights, false, [&](std::span<Tensor* const> tensors) {
+            if (tensors[0]->n_dims == 1) return;
+            if (variant.side_by_side) return backend_->prepare(tensors, layout, {});
+            for (Tensor* tensor : tensors) *tensor = backend_->prepare(*tensor, layout);
         });
         kv_ = backend_->make_kv_cache(model_.config, options.kv, options.kv, 4096);
         backend_->plan(model_, kv_, 512, 8);
@@ -312,6 +319,31 @@ TEST(BatchInvariance, logits_are_the_same_with_head_norms_and_biases) {
 // No kernel takes heads that are no multiple of 16.
 TEST(BatchInvariance, logits_are_the_same_with_heads_that_plain_kernels_take) {
     check_model({.d_head = 24});
+}
+
+// Gate and up part by part in turns, or one behind the other: the same numbers from other places.
+TEST(BatchInvariance, logits_are_the_same_where_gate_and_up_lie_apart) {
+    using enum FormatId;
+    const std::string_view last = cpu_checkpoints().back().name;
+    for (const ModelOptions& options :
+         {ModelOptions{.ffn = kQ4_0}, ModelOptions{.ffn = kQ4_K, .up = kQ6_K, .d_ff = 512},
+          ModelOptions{.ffn = kBF16, .d_ff = 331}, ModelOptions{.ffn = kBF16, .up = kQ8_0}}) {
+        for (Isa isa : available_isas()) {
+            if (!isa_is_tested(isa_name(isa))) continue;
+            Variant variant{last, std::string(isa_name(isa))};
+            Runner in_turns(options, variant, 2);
+            variant.side_by_side = false;
+            Runner apart(options, variant, 2);
+            for (const TestSequence& s : make_sequences()) {
+                if (s.n_prompt != 2 && s.n_prompt != 65) continue;
+                SCOPED_TRACE(fmt::format("{} on {}, prompt of {}, RIDGE_SEED={}",
+                                         format_of(options.ffn).name, variant.isa, s.n_prompt,
+                                         test_seed()));
+                expect_same_logits(run_alone(apart, s, 512), run_alone(in_turns, s, 512));
+                if (::testing::Test::HasFailure()) return;
+            }
+        }
+    }
 }
 
 }  // namespace
