@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/system.h"
 
 namespace ridge {
 namespace {
@@ -38,6 +39,22 @@ bool rename_to_new(const char* temporary, const char* path) {
     return rename(temporary, path) == 0;
 }
 
+// Makes a file that nobody else has, named after `path`, and opens it for writing; the name takes
+// its end. -1, with errno, where that cannot be. mkstemp() would not honour the umask.
+int open_temporary(std::string& path, unsigned mode) {
+    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+    const std::string stem = path + ".";
+    for (int i = 0; i < 100; i++) {
+        path = stem;
+        uint64_t random = random_seed();
+        for (int n = 0; n < 8; n++, random /= kLetters.size())
+            path += kLetters[random % kLetters.size()];
+        int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
 std::string xdg_folder(const char* variable, const char* below_home) {
     const char* base = std::getenv(variable);
     if (base != nullptr && base[0] == '/')
@@ -54,6 +71,12 @@ FileKind file_kind(const std::string& path) {
     if (stat(path.c_str(), &info) != 0) return FileKind::kMissing;
     if (S_ISREG(info.st_mode)) return FileKind::kRegular;
     return S_ISDIR(info.st_mode) ? FileKind::kDirectory : FileKind::kOther;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+    struct stat one = {}, two = {};
+    return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
 }
 
 std::string read_file(const std::string& path, uint64_t max_bytes) {
@@ -86,13 +109,13 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 }
 
 void write_file(const std::string& path, std::string_view bytes, bool replace) {
-    FileWriter file(path, replace);
+    FileWriter file(path, replace, 0600);
     file.append(bytes);
     file.commit();
 }
 
-FileWriter::FileWriter(std::string path, bool replace)
-    : path_(std::move(path)), temporary_(path_ + ".XXXXXX"), replace_(replace), fd_(-1) {
+FileWriter::FileWriter(std::string path, bool replace, unsigned mode)
+    : path_(std::move(path)), temporary_(path_), replace_(replace), fd_(-1) {
     const FileKind kind = file_kind(path_);
     if (kind == FileKind::kDirectory || kind == FileKind::kOther) {
         // Renaming over a device or a FIFO would put an ordinary file in its place.
@@ -102,7 +125,7 @@ FileWriter::FileWriter(std::string path, bool replace)
     if (!replace && kind == FileKind::kRegular) {
         throw Error("{}: exists already; it was left as it was", printable(path_));
     }
-    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // mode 0600
+    fd_ = open_temporary(temporary_, mode);
     if (fd_ < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
 }
 

@@ -11,6 +11,8 @@ namespace ridge {
 
 enum class FileKind { kMissing, kRegular, kDirectory, kOther };
 FileKind file_kind(const std::string& path);  // follows links
+// Whether both paths lead to one file that exists: through links, or as two names of it.
+bool same_file(const std::string& a, const std::string& b);
 
 // The bytes of a regular file of at most `max_bytes`; Error otherwise. A path of "-" reads standard
 // input.
@@ -21,10 +23,10 @@ std::string read_file(const std::string& path, uint64_t max_bytes);
 void write_file(const std::string& path, std::string_view bytes, bool replace);
 
 // The same for what is too large to hold: pieces are appended, and nothing has the name `path`
-// before commit(). Without it the temporary file is removed.
+// before commit(). Without it the temporary file is removed. From the mode the umask is taken.
 class FileWriter {
   public:
-    FileWriter(std::string path, bool replace);
+    FileWriter(std::string path, bool replace, unsigned mode = 0666);
     ~FileWriter();
     FileWriter(const FileWriter&) = delete;
     FileWriter& operator=(const FileWriter&) = delete;

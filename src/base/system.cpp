@@ -137,11 +137,16 @@ int limit_by_cgroup(int n) {
 
 // What the signal handler writes to; it can reach nothing but globals. The pipe wakes who waits in
 // wait_for_input(), whichever thread the signal came to.
-std::atomic<bool> interrupt_flag{false};
+std::atomic<int> interrupt_signal{0};  // 0: none
 int interrupt_pipe[2] = {-1, -1};
 
-extern "C" void on_sigint(int) {
-    if (interrupt_flag.exchange(true)) _exit(130);
+extern "C" void on_interrupt(int signal) {
+    if (signal == SIGINT) {
+        int none = 0;
+        if (!interrupt_signal.compare_exchange_strong(none, SIGINT)) _exit(128 + SIGINT);
+    } else {
+        interrupt_signal = signal;
+    }
     int error = errno;
     ssize_t ignored = write(interrupt_pipe[1], "", 1);
     (void)ignored;
@@ -241,6 +246,7 @@ void prepare_process() {
         if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 void catch_interrupts() {
@@ -248,19 +254,29 @@ void catch_interrupts() {
         throw Error("cannot make a pipe: {}", strerror(errno));
     }
     struct sigaction action = {};
-    action.sa_handler = on_sigint;  // no SA_RESTART: a blocking read returns
+    action.sa_handler = on_interrupt;  // no SA_RESTART: a blocking read returns
     sigaction(SIGINT, &action, nullptr);
+    for (int number : {SIGTERM, SIGHUP}) {
+        struct sigaction before = {};
+        sigaction(number, nullptr, &before);
+        if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // nohup
+    }
     signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted() {
-    return interrupt_flag.load(std::memory_order_relaxed);
+    return interrupt_signal.load(std::memory_order_relaxed) != 0;
+}
+int interrupt_status() {
+    const int number = interrupt_signal;
+    return 128 + (number != 0 ? number : SIGINT);
 }
 void clear_interrupt() {
     char bytes[16];
     while (read(interrupt_pipe[0], bytes, sizeof bytes) > 0) {
     }
-    interrupt_flag = false;
+    int ctrl_c = SIGINT;
+    interrupt_signal.compare_exchange_strong(ctrl_c, 0);
 }
 
 bool wait_for_input(int fd) {

@@ -48,15 +48,19 @@ bool is_terminal(int fd);  // 0 standard input, 1 standard output, 2 standard er
 bool locale_is_utf8();
 
 // For the start of a program: standard streams that were closed are opened on /dev/null, so that no
-// file takes their place (a write to standard output is still an error), and SIGPIPE is ignored.
+// file takes their place (a write to standard output is still an error). SIGPIPE and SIGXFSZ are
+// ignored: a write without a reader, or beyond the limit of a file's size, is an error.
 void prepare_process();
 
-// Ctrl-C. After catch_interrupts() the first SIGINT only sets a flag; a second one before the flag
-// is cleared ends the program with status 130. SIGPIPE is ignored: writes report EPIPE instead.
+// Signals that ask the program to end. After catch_interrupts() the first SIGINT (Ctrl-C), and
+// every SIGTERM and SIGHUP (unless it was ignored, as nohup has it), only set a flag; a SIGINT
+// while the flag is set ends the program with status 130. SIGPIPE is ignored: writes report EPIPE
+// instead.
 void catch_interrupts();
 bool interrupted();
-void clear_interrupt();
-// Waits until `fd` has something to read, or its end: true. False after Ctrl-C, also one that came
+int interrupt_status();  // that the program is to end with: 130, after SIGTERM 143, SIGHUP 129
+void clear_interrupt();  // after SIGINT; the others stay
+// Waits until `fd` has something to read, or its end: true. False once interrupted(), also
 // just before: a read alone would miss that and wait for the next key.
 bool wait_for_input(int fd);
 

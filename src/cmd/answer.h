@@ -14,9 +14,7 @@ namespace ridge {
 
 // What run and chat do alike: open a model, put a conversation to it, show the answer.
 
-constexpr int kExitInterrupted = 130;
-
-// Opens the model with its progress on standard error. Interrupted where Ctrl-C came meanwhile.
+// Opens the model with its progress on standard error. Interrupted where a signal asked to end meanwhile.
 std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet);
 
 // The file's sampling with what was asked over it; a seed is drawn where none was asked.

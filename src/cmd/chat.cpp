@@ -132,12 +132,12 @@ class Chat {
             }
             if (result == LineReader::Result::kEnd) break;
             if (result == LineReader::Result::kInterrupted) {
-                if (!lines_.interactive()) return kExitInterrupted;
                 clear_interrupt();
+                if (interrupted() || !lines_.interactive()) return interrupt_status();
                 write_error("(Ctrl-D or /exit leaves)\n");
                 continue;
             }
-            if (!take(message, quoted)) return kExitInterrupted;
+            if (!take(message, quoted)) return interrupt_status();
         }
         return failed_ && !lines_.interactive() ? 1 : 0;
     }
@@ -150,7 +150,7 @@ class Chat {
         if (engine_.chat_template() == nullptr) chat_prompt(engine_, probe, answer_);
     }
 
-    // One message or command; false where Ctrl-C is to end the program.
+    // One message or command; false where a signal is to end the program.
     bool take(const std::string& message, bool quoted) {
         if (trim(message).empty()) return true;
         try {
@@ -168,7 +168,7 @@ class Chat {
         }
         if (!interrupted()) return true;
         clear_interrupt();
-        return lines_.interactive();
+        return !interrupted() && lines_.interactive();
     }
 
     // Answers the conversation, which ends with the user's message. Without an answer it becomes

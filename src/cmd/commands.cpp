@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
-#include "cmd/answer.h"
 #include "cmd/command_line.h"
 #include "cmd/output.h"
 
@@ -86,7 +85,7 @@ int run_program(const std::vector<std::string>& arguments) {
     } catch (const ClosedPipe&) {
         return 0;
     } catch (const Interrupted&) {
-        return kExitInterrupted;
+        return interrupt_status();
     } catch (const Error& e) {
         say(e.what());
         return e.kind() == ErrorKind::kUsage ? kExitUsage : kExitFailure;

@@ -17,7 +17,7 @@ int synth_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);
 
 // The whole program: `arguments` without the program's name. Exit statuses: 0, 1 failure, 2 usage,
-// 130 Ctrl-C.
+// 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
 int run_program(const std::vector<std::string>& arguments);
 
 }  // namespace ridge

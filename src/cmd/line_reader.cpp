@@ -155,7 +155,7 @@ struct LineReader::Impl {
         const char* typed = el_gets(edit, &n);
         if (ctrl_c) {
             // The line that was begun stays on the screen; the next prompt starts below it.
-            std::fputs("^C\n", stderr);
+            std::fputs(interrupt_status() == 130 ? "^C\n" : "\n", stderr);
             el_reset(edit);
             return Result::kInterrupted;
         }

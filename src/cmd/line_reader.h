@@ -12,7 +12,7 @@ class LineReader {
     enum class Result {
         kLine,
         kEnd,          // end of the input: Ctrl-D on an empty line
-        kInterrupted,  // Ctrl-C: the line that was begun is dropped
+        kInterrupted,  // Ctrl-C, or another signal to end: the line that was begun is dropped
     };
 
     // `quiet`: nothing is said of a history that cannot be written.

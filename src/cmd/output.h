@@ -10,7 +10,7 @@ namespace ridge {
 // without a word, exit status 0.
 struct ClosedPipe {};
 
-// Thrown where Ctrl-C ended what the program was doing: exit status 130.
+// Thrown where a signal ended what the program was doing: exit status interrupt_status().
 struct Interrupted {};
 
 // Standard output. Every write is checked: ClosedPipe where the reader has gone, Error for anything

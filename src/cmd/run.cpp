@@ -171,7 +171,7 @@ class Run {
             writer.finish(output_.is_terminal());
         }
         report();
-        return generation_.reason == StopReason::kCancelled ? kExitInterrupted : 0;
+        return generation_.reason == StopReason::kCancelled ? interrupt_status() : 0;
     }
 
   private:

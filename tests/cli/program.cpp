@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,7 +89,9 @@ void exchange(pid_t child, const Setting& setting, Pipe& in, Pipe& out, Pipe& er
     while (out.read_end >= 0 || err.read_end >= 0) {
         pollfd fds[3] = {
             {in.write_end, POLLOUT, 0}, {out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
-        check(poll(fds, 3, 300'000) > 0, "the program said nothing for five minutes");
+        const bool asking = setting.interrupt_when && !interrupted;
+        const int n_ready = poll(fds, 3, asking ? 5 : 300'000);
+        check(n_ready > 0 || asking, "the program said nothing for five minutes");
         if (fds[0].revents != 0) {
             ssize_t n =
                 write(in.write_end, setting.input.data() + written, setting.input.size() - written);
@@ -106,10 +109,11 @@ void exchange(pid_t child, const Setting& setting, Pipe& in, Pipe& out, Pipe& er
             if (n > 0) result.err.append(bytes, static_cast<size_t>(n));
             if (n <= 0) err.close_read();
         }
-        if (!interrupted && !setting.interrupt_after.empty() &&
-            result.out.find(setting.interrupt_after) != std::string::npos) {
+        if (!interrupted && ((!setting.interrupt_after.empty() &&
+                              result.out.find(setting.interrupt_after) != std::string::npos) ||
+                             (asking && setting.interrupt_when()))) {
             interrupted = true;
-            kill(child, SIGINT);
+            kill(child, setting.signal);
         }
     }
 }
@@ -131,6 +135,10 @@ Result run(const Arguments& arguments, const Setting& setting) {
             dup2(open(setting.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
         } else {
             dup2(out.write_end, 1);
+        }
+        if (setting.max_file_bytes > 0) {
+            const rlimit limit = {setting.max_file_bytes, setting.max_file_bytes};
+            setrlimit(RLIMIT_FSIZE, &limit);
         }
         execute(arguments, setting.environment);
     }

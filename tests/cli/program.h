@@ -1,7 +1,10 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,8 +21,12 @@ struct Setting {
     std::string output_path;         // standard output goes there; empty: it is kept
     bool close_output = false;       // standard output is closed
     size_t read_at_most = SIZE_MAX;  // then the reader of standard output goes away
-    // SIGINT is sent when this has come on standard output; empty: never.
+    // `signal` is sent once: when this has come on standard output, or when this is true, which is
+    // asked again and again. Both empty: never.
     std::string interrupt_after;
+    std::function<bool()> interrupt_when;
+    int signal = SIGINT;
+    uint64_t max_file_bytes = 0;  // of a file that is written, as ulimit -f has it; 0: no limit
 };
 
 struct Result {

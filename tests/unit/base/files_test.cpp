@@ -113,12 +113,36 @@ TEST(FilesTest, a_file_written_in_pieces_appears_when_it_is_whole_or_not_at_all)
     file.append("second");
     file.commit();
     EXPECT_EQ(folder.read("new"), "first, second");
-    EXPECT_EQ(mode_of(folder.path("new")), 0600u);
     EXPECT_EQ(list_folder(folder.path()), std::vector<std::string>{"new"});
     EXPECT_EQ(error_of([&] { FileWriter again(folder.path("new"), false); }),
               folder.path("new") + ": exists already; it was left as it was");
     EXPECT_EQ(error_of([&] { FileWriter onto(folder.path(), true); }),
               folder.path() + ": is a directory, expected the name of a file");
+}
+
+TEST(FilesTest, a_file_written_in_pieces_has_the_mode_that_the_umask_leaves) {
+    TemporaryFolder folder;
+    const mode_t before = umask(0);
+    for (auto [mask, want] : {std::pair(0022u, 0644u), std::pair(0027u, 0640u),
+                              std::pair(0077u, 0600u), std::pair(0000u, 0666u)}) {
+        umask(static_cast<mode_t>(mask));
+        FileWriter file(folder.path("new"), true);
+        file.commit();
+        EXPECT_EQ(mode_of(folder.path("new")), want);
+    }
+    umask(before);
+}
+
+TEST(FilesTest, two_names_of_one_file_are_the_same_file) {
+    TemporaryFolder folder;
+    std::string file = folder.write("file", "x"), other = folder.write("other", "x");
+    ASSERT_EQ(symlink("file", folder.path("link").c_str()), 0);
+    ASSERT_EQ(link(file.c_str(), folder.path("second").c_str()), 0);
+    for (const char* name : {"file", "link", "second", "./file"})
+        EXPECT_TRUE(same_file(file, folder.path(name))) << name;
+    EXPECT_FALSE(same_file(file, other));
+    EXPECT_FALSE(same_file(file, folder.path("missing")));
+    EXPECT_FALSE(same_file(folder.path("missing"), folder.path("missing")));
 }
 
 TEST(FilesTest, a_written_file_is_private_and_leaves_nothing_beside_it) {

@@ -114,6 +114,31 @@ TEST(SystemDeathTest, one_interrupt_sets_the_flag_and_two_end_the_program) {
         ::testing::ExitedWithCode(130), "");
 }
 
+TEST(SystemDeathTest, sigterm_and_sighup_set_the_flag_for_good_and_say_the_status) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    for (auto [number, status] : {std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
+        EXPECT_EXIT(
+            {
+                catch_interrupts();
+                raise(SIGINT);
+                if (interrupt_status() != 130) _exit(1);
+                raise(number);
+                raise(number);
+                clear_interrupt();
+                _exit(interrupted() ? interrupt_status() : 2);
+            },
+            ::testing::ExitedWithCode(status), "");
+    }
+    EXPECT_EXIT(
+        {
+            signal(SIGHUP, SIG_IGN);
+            catch_interrupts();
+            raise(SIGHUP);
+            _exit(interrupted() ? 1 : 0);
+        },
+        ::testing::ExitedWithCode(0), "");
+}
+
 TEST(SystemDeathTest, waiting_for_input_hears_an_interrupt_that_came_just_before) {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     EXPECT_EXIT(
