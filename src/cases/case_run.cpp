@@ -300,29 +300,62 @@ void CaseRun::pack_weights(const Layout& layout, const void* kernels) {
     }
 }
 
-void CaseRun::bind(const Tables& tables, ThreadPool& pool) {
-    tables_ = &tables, pool_ = &pool;
-    pack_weights(*tables.matmul_layout, tables.kernels);
+// Operands in the device's memory, weights as it prepares them.
+void CaseRun::bind_device() {
+    for (Block& block : blocks_) block.on_device = device_->alloc(block.buffer.n_bytes());
+    bound_linears_ = linears_;
+    for (Linear& linear : bound_linears_) {
+        linear.weight = device_->prepare(linear.weight, *tables_->matmul_layout);
+        if (linear.bias) linear.bias = device_->prepare(linear.bias, row_major_layout());
+    }
+    if (vector_) bound_vector_ = device_->prepare(vector_, row_major_layout());
+    int64_t n_pages = 0;
+    for (const auto& table : page_tables_) n_pages += static_cast<int64_t>(table.size());
+    device_->begin(batch_, rope_table_, n_pages);
+}
+
+void CaseRun::bind(const Tables& tables, ThreadPool& pool, CaseDevice* device) {
+    tables_ = &tables, pool_ = &pool, device_ = device;
+    bound_vector_ = vector_;
     scratch_ = {};
-    scratch_.set_guard_bytes(kScratchGuardBytes);
+    if (device_ == nullptr) {
+        pack_weights(*tables.matmul_layout, tables.kernels);
+        scratch_.set_guard_bytes(kScratchGuardBytes);
+    } else {
+        bind_device();
+    }
     scratch_.begin_step();
     call(true);
     scratch_buffer_ = alloc(scratch_.planned_bytes() + Scratch::kAlignBytes);
-    scratch_.place(scratch_buffer_);
+    if (device_ != nullptr) scratch_on_device_ = device_->alloc(scratch_buffer_.n_bytes());
+    scratch_.place(device_ == nullptr ? scratch_buffer_ : scratch_on_device_);
 }
 
 void CaseRun::reset() {
     for (Block& block : blocks_) {
         memcpy(block.buffer.data(), block.before.data(), block.before.size());
+        if (device_ != nullptr) device_->upload(block.buffer, block.on_device);
     }
     poison(scratch_buffer_);
+    if (device_ != nullptr) device_->upload(scratch_buffer_, scratch_on_device_);
     std::fill(sampled_.begin(), sampled_.end(), Sampled{});
 }
 
 void CaseRun::run_op() {
     scratch_.begin_step();
     call(false);
-    overrun_ = scratch_.is_overrun();
+    if (device_ == nullptr) overrun_ = scratch_.is_overrun();
+}
+
+const Buffer& CaseRun::memory_of(const Block& block) const {
+    return device_ == nullptr ? block.buffer : block.on_device;
+}
+
+Rows CaseRun::rows_of(const Block* block) const {
+    if (block == nullptr) return {};
+    Rows rows = block->rows;
+    rows.buffer = &memory_of(*block);
+    return rows;
 }
 
 static LinearGroup group_of(const std::vector<Linear>& linears) {
@@ -342,28 +375,29 @@ void CaseRun::call(bool planning) {
               batch_,   scratch_,     *pool_,          planning};
     const Ops& ops = tables_->ops;
     const int64_t d_head = c_.d_head;
+    const Rows x = rows_of(x_), y = rows_of(y_), out = rows_of(out_);
+    KvLayer kv = kv_;
+    if (k_ != nullptr) kv.k = &memory_of(*k_), kv.v = &memory_of(*v_);
     switch (c_.op) {
         case Op::kEmbedRows:
-            return ops.embed_rows(step, bound_linears_[0].weight, tokens_, out_->rows);
+            return ops.embed_rows(step, bound_linears_[0].weight, tokens_, out);
         case Op::kRmsNorm:
-            return ops.rms_norm(step, {x_->rows, c_.n_heads, c_.d_in}, vector_, c_.eps,
-                                {out_->rows, c_.n_heads, c_.d_in});
+            return ops.rms_norm(step, {x, c_.n_heads, c_.d_in}, bound_vector_, c_.eps,
+                                {out, c_.n_heads, c_.d_in});
         case Op::kMatmul:
-            return ops.matmul(step, x_->rows, group_of(bound_linears_), out_->rows);
+            return ops.matmul(step, x, group_of(bound_linears_), out);
         case Op::kRope:
-            return ops.rope(step, {out_->rows, c_.n_heads, d_head}, positions_, rope_table_);
+            return ops.rope(step, {out, c_.n_heads, d_head}, positions_, rope_table_);
         case Op::kKvAppend:
-            return ops.kv_append(step, {x_->rows, c_.n_kv_heads, d_head},
-                                 {y_->rows, c_.n_kv_heads, d_head}, kv_);
+            return ops.kv_append(step, {x, c_.n_kv_heads, d_head}, {y, c_.n_kv_heads, d_head}, kv);
         case Op::kAttention:
-            return ops.attention(step, {x_->rows, c_.n_heads, d_head}, kv_,
-                                 {out_->rows, c_.n_heads, d_head});
+            return ops.attention(step, {x, c_.n_heads, d_head}, kv, {out, c_.n_heads, d_head});
         case Op::kSwiglu:
-            return ops.swiglu(step, x_->rows, out_->rows);
+            return ops.swiglu(step, x, out);
         case Op::kAdd:
-            return ops.add(step, y_->rows, out_->rows);
+            return ops.add(step, y, out);
         case Op::kSample:
-            return ops.sample(step, out_->rows, sampled_);
+            return ops.sample(step, out, sampled_);
     }
 }
 
@@ -390,6 +424,10 @@ std::string CaseRun::find_fault(const Block& block) const {
 
 Outputs CaseRun::outputs() const {
     Outputs result;
+    if (device_ != nullptr) {
+        device_->wait();
+        for (const Block& block : blocks_) device_->download(block.on_device, block.buffer);
+    }
     for (const Block& block : blocks_) {
         if (result.fault.empty()) result.fault = find_fault(block);
     }
@@ -417,15 +455,16 @@ Outputs CaseRun::outputs() const {
     return result;
 }
 
-Outputs CaseRun::run(const Tables& tables, ThreadPool& pool) {
-    bind(tables, pool);
+Outputs CaseRun::run(const Tables& tables, ThreadPool& pool, CaseDevice* device) {
+    bind(tables, pool, device);
     reset();
     run_op();
     return outputs();
 }
 
-Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool) {
-    return CaseRun(c, seed).run(tables, pool);
+Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool,
+                 CaseDevice* device) {
+    return CaseRun(c, seed).run(tables, pool, device);
 }
 
 }  // namespace ridge

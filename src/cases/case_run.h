@@ -23,11 +23,25 @@ struct Outputs {
     std::string fault;             // empty, or what was written that should not have been
 };
 
-// One case in host memory: fresh inputs, poisoned outputs, and all that an operator wants around
-// it. Every matrix has rows wider apart than they are long; what lies between, before and behind
-// them, and every slot of the cache that no row may see, is NaN of one bit pattern: reading it
-// shows in the result, and writing it is a fault. So is writing to what lies between an operator's
-// rooms in scratch.
+// A device whose memory is not the host's: what a case needs to run there.
+class CaseDevice {
+  public:
+    virtual ~CaseDevice() = default;
+    virtual Buffer alloc(size_t n_bytes) = 0;
+    virtual void upload(const Buffer& host, const Buffer& device) = 0;  // of one size
+    virtual void download(const Buffer& device, const Buffer& host) = 0;
+    virtual Tensor prepare(const Tensor& weight, const Layout& layout) = 0;
+    // Before operators run: the batch and the model's RoPE, as they are for a step. n_pages: of all
+    // page tables together.
+    virtual void begin(const Batch& batch, const RopeTable& rope, int64_t n_pages) = 0;
+    virtual void wait() = 0;  // until what was started has ended; its Error, if there is one
+};
+
+// One case in host memory, or for a device: fresh inputs, poisoned outputs, and all that an
+// operator wants around it. Every matrix has rows wider apart than they are long; what lies
+// between, before and behind them, and every slot of the cache that no row may see, is NaN of one
+// bit pattern: reading it shows in the result, and writing it is a fault. So is writing to what
+// lies between an operator's rooms in scratch.
 class CaseRun {
   public:
     // The inputs depend on the case and the seed alone.
@@ -35,9 +49,11 @@ class CaseRun {
     CaseRun(const CaseRun&) = delete;
 
     // bind, reset, run_op, outputs.
-    Outputs run(const Tables& tables, ThreadPool& pool);
+    Outputs run(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr);
 
-    void bind(const Tables& tables, ThreadPool& pool);  // both must live on; plans scratch for them
+    // All must live on. Plans scratch for them. `device`: where the tables' operators run, if it is
+    // not the host.
+    void bind(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr);
     void reset();   // inputs as they were made, outputs and scratch poisoned
     void run_op();  // the operator alone, for a clock to be held to
     Outputs outputs() const;
@@ -47,6 +63,7 @@ class CaseRun {
     struct Block {
         enum class Role { kInput, kOutput };
         Buffer buffer;
+        Buffer on_device;
         Rows rows;
         Role role = Role::kInput;
         std::vector<std::byte> before;
@@ -62,6 +79,9 @@ class CaseRun {
     void make_cache(Block::Role role);
     void make_operands();
     void pack_weights(const Layout& layout, const void* kernels);
+    void bind_device();
+    const Buffer& memory_of(const Block& block) const;  // that operators see
+    Rows rows_of(const Block* block) const;
     void call(bool planning);
     std::string find_fault(const Block& block) const;
 
@@ -69,13 +89,14 @@ class CaseRun {
     const uint64_t seed_;
     const Tables* tables_ = nullptr;
     ThreadPool* pool_ = nullptr;
+    CaseDevice* device_ = nullptr;  // null: the host
 
     std::deque<Block> blocks_;  // addresses stay
     RandomWeights weights_;
     std::vector<Linear> linears_;        // row_major
     std::vector<Linear> bound_linears_;  // in the layout that the tables want
     std::deque<Buffer> packed_;
-    Tensor vector_;
+    Tensor vector_, bound_vector_;
     Block *x_ = nullptr, *y_ = nullptr, *out_ = nullptr;  // the operands, as the op has them
     Block *k_ = nullptr, *v_ = nullptr;                   // the cache
     KvLayer kv_;
@@ -91,12 +112,13 @@ class CaseRun {
     std::vector<std::vector<Token>> histories_;
     std::vector<Sampled> sampled_;
     Batch batch_;
-    Buffer scratch_buffer_;
+    Buffer scratch_buffer_, scratch_on_device_;
     Scratch scratch_;
     bool overrun_ = false;
 };
 
-Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool);
+Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool,
+                 CaseDevice* device = nullptr);
 
 // How far `got` is from `want`.
 struct Difference {

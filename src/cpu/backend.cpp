@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cpu/checkpoints.h"
@@ -14,41 +15,27 @@
 #include "cpu/isa.h"
 #include "cpu/kernels_of_isa.h"
 #include "format/packing.h"
+#include "model/batch_size.h"
 #include "model/step.h"
 
 namespace ridge {
 namespace {
-
-// A batch of a given size whose contents do not matter: what a dry run needs.
-struct BatchSize {
-    std::vector<Token> tokens;
-    std::vector<int32_t> positions, logit_rows;
-    std::vector<int64_t> slots;
-    SequenceSpan span;
-
-    BatchSize(int n_rows, int n_logit_rows, RowClass row_class)
-        : tokens(static_cast<size_t>(n_rows)),
-          positions(static_cast<size_t>(n_rows)),
-          logit_rows(static_cast<size_t>(n_logit_rows)),
-          slots(static_cast<size_t>(n_rows)) {
-        std::iota(logit_rows.begin(), logit_rows.end(), 0);
-        span.n_rows = n_rows;
-        span.row_class = row_class;
-    }
-    Batch batch() const { return {tokens, positions, slots, {&span, 1}, logit_rows, {}}; }
-};
 
 class CpuBackend : public Backend {
   public:
     explicit CpuBackend(const CpuOptions& options)
         : isa_(choose_isa(options.isa)),
           kernels_(cpu::kernels_of_isa(isa_)),
+          memory_bytes_(options.memory_bytes),
           pool_(options.threads) {}
 
     std::string_view name() const override { return "cpu"; }
     std::span<const Checkpoint> checkpoints() const override { return cpu_checkpoints(); }
     Caps caps() const override { return {pool_.size(), &kernels_, isa_name(isa_)}; }
 
+    uint64_t free_memory_bytes() const override {
+        return memory_bytes_ > 0 ? memory_bytes_ : available_memory_bytes();
+    }
     Buffer alloc(size_t n_bytes) override {
         if (n_bytes == 0) return {};
         void* data = reserve_memory(n_bytes);
@@ -184,6 +171,7 @@ class CpuBackend : public Backend {
 
     const Isa isa_;
     const cpu::Kernels kernels_;
+    const uint64_t memory_bytes_;
     ThreadPool pool_;
     std::vector<Buffer> weights_;  // packed ones, and norms and biases as float32
     std::byte* packed_end_ = nullptr;

@@ -76,10 +76,18 @@ class CudaBackend : public Backend {
     std::span<const Checkpoint> checkpoints() const override { return cuda_checkpoints(); }
     Caps caps() const override { return {pool_.size(), &context_, "cuda"}; }
 
+    uint64_t free_memory_bytes() const override {
+        use();
+        size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "free memory");
+        if (memory_limit_ == 0) return free;
+        return std::min<uint64_t>(free, memory_limit_ - std::min(memory_limit_, used_bytes_));
+    }
+
     Buffer alloc(size_t n_bytes) override {
         use();
         if (n_bytes == 0) return {};
-        const uint64_t free = free_bytes();
+        const uint64_t free = free_memory_bytes();
         void* data = nullptr;
         if (n_bytes > free || cudaMalloc(&data, n_bytes) != cudaSuccess) {
             cudaGetLastError();
@@ -185,12 +193,6 @@ class CudaBackend : public Backend {
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
 
-    uint64_t free_bytes() const {
-        size_t free = 0, total = 0;
-        check(cudaMemGetInfo(&free, &total), "free memory");
-        if (memory_limit_ == 0) return free;
-        return std::min<uint64_t>(free, memory_limit_ - std::min(memory_limit_, used_bytes_));
-    }
     void release(Buffer& buffer) {
         used_bytes_ -= buffer.n_bytes();
         buffer = {};

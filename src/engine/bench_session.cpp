@@ -25,12 +25,12 @@ struct BenchSession::StepRows {
 };
 
 BenchSession::BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
-                           int n_step_rows, std::function<void()> between_steps)
+                           int n_step_rows, std::function<void(double)> on_stage)
     : engine_(std::move(engine)),
       n_positions_(std::move(n_positions)),
       n_filled_(n_positions_.size()),
       n_step_rows_(n_step_rows),
-      between_steps_(std::move(between_steps)) {
+      on_stage_(std::move(on_stage)) {
     greedy_.temperature = 0;
 }
 
@@ -39,13 +39,12 @@ BenchSession::~BenchSession() = default;
 std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
                                                  std::vector<int64_t> n_positions, int n_step_rows,
                                                  const Progress& progress,
-                                                 std::function<void()> between_steps) {
+                                                 std::function<void(double)> on_stage) {
     CHECK(!n_positions.empty() && n_step_rows > 0);
     OpenOptions small = options;
     small.n_ctx = 1;  // the engine's own cache, which nothing here uses
-    std::unique_ptr<BenchSession> session(new BenchSession(Engine::open(small, progress),
-                                                           std::move(n_positions), n_step_rows,
-                                                           std::move(between_steps)));
+    std::unique_ptr<BenchSession> session(new BenchSession(
+        Engine::open(small, progress), std::move(n_positions), n_step_rows, std::move(on_stage)));
     Engine::Impl& impl = *session->engine_->impl_;
     int64_t n_slots = 0;
     for (int64_t n : session->n_positions_) {
@@ -55,7 +54,7 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
     }
     auto needed = checked_mul(static_cast<uint64_t>(impl.info.kv_bytes_per_position),
                               static_cast<uint64_t>(n_slots));
-    uint64_t available = free_memory_bytes(options);
+    const uint64_t available = impl.backend->free_memory_bytes();
     if (!needed || (available > 0 && *needed > available)) {
         throw Error("{}: {:.1f} GB needed for a KV cache of {} positions, {:.1f} GB free",
                     impl.info.device,
@@ -82,10 +81,19 @@ Token BenchSession::token_at(int sequence, int64_t position) const {
     return n_vocab < 2 ? 0 : static_cast<Token>(1 + split_mix(n * kSplitMixStep) % (n_vocab - 1));
 }
 
-std::vector<Sampled> BenchSession::run(const StepRows& rows) {
-    if (between_steps_) between_steps_();
-    Batch batch{rows.tokens, rows.positions,  rows.slots,
-                rows.spans,  rows.logit_rows, rows.sample_rows};
+std::vector<Sampled> BenchSession::run(const StepRows& rows, double from, double to) {
+    constexpr int kStages = 5;  // of a layer
+    const double each = (to - from) / (kStages * engine_->config().n_layers + 1);
+    int n_calls = 0;
+    const std::function<void()> before_stage = [&] { on_stage_(from + each * n_calls++); };
+    if (on_stage_) before_stage();
+    Batch batch{rows.tokens,
+                rows.positions,
+                rows.slots,
+                rows.spans,
+                rows.logit_rows,
+                rows.sample_rows,
+                on_stage_ ? &before_stage : nullptr};
     Engine::Impl& impl = *engine_->impl_;
     return std::move(impl.backend->wait(impl.backend->step(impl.model, kv_, batch)).sampled);
 }
@@ -95,6 +103,9 @@ Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool 
     auto s = static_cast<size_t>(sequence);
     CHECK(begin <= n_filled_[s] && end <= n_positions_[s]);
     Token drawn = -1;
+    auto share = [&](int64_t at) {
+        return static_cast<double>(at - begin) / static_cast<double>(end - begin);
+    };
     for (int64_t at = begin; at < end;) {
         auto n = static_cast<int32_t>(std::min<int64_t>(n_step_rows_, end - at));
         StepRows rows;
@@ -109,7 +120,7 @@ Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool 
             rows.logit_rows.push_back(n - 1);
             rows.sample_rows.push_back({&greedy_, {&rows.tokens.back(), 1}, end});
         }
-        std::vector<Sampled> sampled = run(rows);
+        std::vector<Sampled> sampled = run(rows, share(at - n), share(at));
         if (!sampled.empty()) drawn = sampled.front().token;
         n_filled_[s] = std::max(n_filled_[s], at);
         if (done) done(at);
@@ -149,7 +160,9 @@ std::vector<Token> BenchSession::decode(int n_sequences, int64_t depth, int64_t 
         rows.sample_rows.push_back(
             {&greedy_, {&rows.tokens[static_cast<size_t>(s)], 1}, depth + 1});
     for (int64_t step = 0; step < n_steps; step++) {
-        std::vector<Sampled> sampled = run(rows);
+        const double each = 1.0 / static_cast<double>(n_steps);
+        std::vector<Sampled> sampled =
+            run(rows, each * static_cast<double>(step), each * static_cast<double>(step + 1));
         for (size_t i = 0; i < sampled.size(); i++) {
             rows.tokens[i] = sampled[i].token;
             rows.positions[i]++;

@@ -21,12 +21,13 @@ constexpr int kBenchStepRows = 512;  // rows of one prompt step where nothing el
 class BenchSession {
   public:
     // n_positions[s]: what sequence s may hold, none more than the one before it. It may be more
-    // than the model was made for. `n_step_rows`: rows of a prompt step. `between_steps` is called
-    // before each step, and may throw to end what is going on.
+    // than the model was made for. `n_step_rows`: rows of a prompt step. `on_stage` is called
+    // before each step and each stage of its layers with the share, 0..1, that is done of the call
+    // of prompt(), decode() or fill() for one sequence, and may throw to end what is going on.
     static std::unique_ptr<BenchSession> open(const OpenOptions& options,
                                               std::vector<int64_t> n_positions, int n_step_rows,
                                               const Progress& progress = {},
-                                              std::function<void()> between_steps = {});
+                                              std::function<void(double)> on_stage = {});
     ~BenchSession();
 
     const ModelInfo& info() const;
@@ -48,17 +49,18 @@ class BenchSession {
     struct StepRows;
 
     BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions, int n_step_rows,
-                 std::function<void()> between_steps);
+                 std::function<void(double)> on_stage);
     Token token_at(int sequence, int64_t position) const;
     Token prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
                        const std::function<void(int64_t)>& done);
-    std::vector<Sampled> run(const StepRows& rows);
+    // A step that takes the call going on from one share to another.
+    std::vector<Sampled> run(const StepRows& rows, double from, double to);
 
     std::unique_ptr<Engine> engine_;
     std::vector<int64_t> n_positions_, base_slots_;
     std::vector<int64_t> n_filled_;  // positions from 0 on that hold the sequence's own tokens
     int n_step_rows_;
-    std::function<void()> between_steps_;
+    std::function<void(double)> on_stage_;
     SampleParams greedy_;
     KvCache kv_;
 };

@@ -24,7 +24,16 @@ namespace ridge {
 
 constexpr int64_t kDefaultContext = 8192;  // at most, where -c does not say
 
-std::vector<std::string> device_names();
+// A device of this machine, or a kind of device of which there is none.
+struct DeviceInfo {
+    std::string device;         // as --device names it: "cpu", "cuda:0"
+    std::string name;           // "NVIDIA H200"
+    uint64_t memory_bytes = 0;  // of its own; 0: the system's
+    uint64_t free_bytes = 0;    // 0: unknown
+    std::string unusable;       // why Ridge cannot run on it; empty: it can
+};
+std::vector<DeviceInfo> find_devices();
+std::vector<std::string> device_names();  // of those that can be used
 // Instruction sets that the CPU's kernels are written for, as far as this machine has them, the
 // best last: "scalar", "avx2", "avx512".
 std::vector<std::string> cpu_isa_names();
@@ -42,7 +51,8 @@ struct OpenOptions {
     int n_threads = 0;  // 0: the physical cores that affinity and the cgroup allow
     bool pin = false;   // keep thread i on the i-th of these cores; see ThreadPool
     std::string cache_type_k = "f16", cache_type_v = "f16";  // or f32, bf16, q8_0
-    std::string device = "cpu";
+    std::string device =
+        "auto";                 // a device's name, or the first GPU that can be used, else the CPU
     std::string cpu_isa;        // cap on the CPU's instruction set: "avx2"; empty: the best it has
     uint64_t memory_bytes = 0;  // that weights and the KV cache may take; 0: what the system has
     bool no_repack = false;     // weights stay where the file maps them, in place of being packed
@@ -68,7 +78,8 @@ struct ModelInfo {
     int64_t n_ctx = 0, n_ctx_train = 0;
     int n_threads = 0;
     std::string device, checkpoint;
-    std::string isa = "scalar";       // instruction set that the kernels were chosen for
+    std::string device_reason;        // why "auto" chose the device; empty where it was named
+    std::string isa = "scalar";       // instruction set of the kernels that run
     std::vector<Fallback> fallbacks;  // where kernels below the checkpoint's run, and why
     double load_ms = 0;
 };
@@ -105,7 +116,7 @@ struct Request {
     std::vector<Token> end_tokens;    // beyond the model's own
     bool ignore_eos = false;          // end tokens are tokens like any other
     bool show_special = false;        // control tokens appear in the text
-    std::function<bool()> cancelled;  // asked between steps
+    std::function<bool()> cancelled;  // asked before each step, and each stage of its layers
     Progress prompt_progress;
 };
 
@@ -135,7 +146,7 @@ struct EvaluateOptions {
     int64_t n_without = 0;  // tokens at the front whose logits nobody wants: they cost less
     // kDecode: a step for each token, as generate() computes the ones that it has drawn.
     RowClass row_class = RowClass::kPrompt;
-    std::function<bool()> cancelled = {};  // asked between steps
+    std::function<bool()> cancelled = {};  // as of a Request
 };
 
 class Engine {

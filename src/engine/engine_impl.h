@@ -35,15 +35,14 @@ struct Engine::Impl {
 
     // Computes `tokens`, at most kMaxStepRows, as the next positions of the sequence that the cache
     // holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with `sampling`
-    // the last row is sampled too. The sequence grows when the step has succeeded.
+    // the last row is sampled too. The sequence grows when the step has succeeded. `before_stage`
+    // may throw to end the step (model/batch.h).
     StepResult run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
-                        RowClass row_class, int n_logit_rows, const SampleParams* sampling);
+                        RowClass row_class, int n_logit_rows, const SampleParams* sampling,
+                        const std::function<void()>* before_stage);
     void check_tokens(std::span<const Token> tokens) const;
     void check_sampling(const SampleParams& sampling) const;
 };
-
-// What weights and the KV cache may take: as the options say, or what is free now; 0: unknown.
-uint64_t free_memory_bytes(const OpenOptions& options);
 
 // The file's own wishes (general.sampling.* of GGUF, generation_config.json) over the documented
 // values.

@@ -60,6 +60,16 @@ class StepSize {
     int64_t n_rows_ = kFirstStepRows;
 };
 
+// Thrown from within a step that was cancelled.
+struct StepCancelled {};
+
+// What ends a step: Batch::before_stage.
+std::function<void()> stop_if(const std::function<bool()>& cancelled) {
+    return [&cancelled] {
+        if (cancelled && cancelled()) throw StepCancelled();
+    };
+}
+
 bool contains(const std::vector<Token>& tokens, Token token) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
@@ -92,7 +102,8 @@ std::string_view to_string(StopReason reason) {
 // Positions are slots: the cache holds one sequence, from its first slot on.
 StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
                                   RowClass row_class, int n_logit_rows,
-                                  const SampleParams* sampling) {
+                                  const SampleParams* sampling,
+                                  const std::function<void()>* before_stage) {
     size_t n = tokens.size(), n_past = sequence.size();
     CHECK(n > 0 && n <= kMaxStepRows && static_cast<int64_t>(n_past + n) <= kv.n_slots);
     std::vector<int32_t> positions(n), logit_rows(static_cast<size_t>(n_logit_rows));
@@ -104,7 +115,7 @@ StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const 
     sequence.insert(sequence.end(), tokens.begin(),
                     tokens.end());  // what the sampler's penalties look back on
     SampleRow row{sampling, sequence, static_cast<int64_t>(sequence.size())};
-    Batch batch{tokens, positions, slots, {&span, 1}, logit_rows, {}};
+    Batch batch{tokens, positions, slots, {&span, 1}, logit_rows, {}, before_stage};
     if (sampling != nullptr) batch.sample_rows = {&row, 1};
     try {
         return backend->wait(backend->step(model, kv, batch));
@@ -176,14 +187,13 @@ class Answer {
     bool compute_prompt() {
         StepSize step_size;
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
-            if (cancelled()) return false;
             int64_t n = step_size.rows_of(result_.n_prompt - at);
             auto tokens =
                 std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
             at += n;
             Timer timer;
-            step_ = run_step_(tokens, RowClass::kPrompt,
-                              at == result_.n_prompt && request_.n_predict != 0);
+            const bool draw = at == result_.n_prompt && request_.n_predict != 0;
+            if (!run_step(tokens, RowClass::kPrompt, draw)) return false;
             result_.n_computed += n;
             step_size.took(n, timer.elapsed_ms());
             if (request_.prompt_progress) {
@@ -210,9 +220,8 @@ class Answer {
             if (static_cast<int64_t>(result_.tokens.size()) == request_.n_predict)
                 return end(StopReason::kLength);
             if (n_cached == n_ctx) return end(StopReason::kContextFull);
-            if (cancelled()) return;
             Token next = drawn.token;
-            step_ = run_step_({&next, 1}, RowClass::kDecode, true);
+            if (!run_step({&next, 1}, RowClass::kDecode, true)) return;
             result_.n_steps++;
         }
     }
@@ -227,10 +236,16 @@ class Answer {
         result_.stop = std::move(stop);
     }
 
-    bool cancelled() {
-        if (!request_.cancelled || !request_.cancelled()) return false;
-        end(StopReason::kCancelled);
-        return true;
+    // False where it was cancelled, before the step or within it.
+    bool run_step(std::span<const Token> tokens, RowClass row_class, bool draw) {
+        try {
+            if (request_.cancelled && request_.cancelled()) throw StepCancelled();
+            step_ = run_step_(tokens, row_class, draw);
+            return true;
+        } catch (const StepCancelled&) {
+            end(StopReason::kCancelled);
+            return false;
+        }
     }
 
     const Request& request_;
@@ -261,12 +276,13 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
     impl.claim_cache(sequence);
     std::vector<Token>& tokens = sequence.tokens_;
     // The last token of the prompt is always computed: its logits are wanted.
+    const std::function<void()> before_stage = stop_if(request.cancelled);
     int64_t n_reused = std::min(common_prefix(tokens, request.prompt), n_prompt - 1);
     tokens.resize(static_cast<size_t>(n_reused));
     Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, impl.end_tokens, on_token,
                   [&](std::span<const Token> rows, RowClass row_class, bool draw) {
                       return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
-                                           draw ? &request.sampling : nullptr);
+                                           draw ? &request.sampling : nullptr, &before_stage);
                   });
     return answer.run(n_reused, n_ctx);
 }
@@ -282,27 +298,30 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
         throw Error("{} tokens, the context holds {}", n_total, impl.kv.n_slots);
     }
     StepSize step_size;
+    const std::function<void()> before_stage = stop_if(options.cancelled);
     const auto n_tokens = static_cast<int64_t>(tokens.size());
-    for (int64_t at = 0; at < n_tokens;) {
-        if (options.cancelled && options.cancelled()) return false;
-        bool wanted = at >= options.n_without;
-        int64_t n = 1;
-        if (options.row_class == RowClass::kPrompt) {
-            n = wanted ? std::min<int64_t>(n_tokens - at, kMaxStepLogitRows)
-                       : step_size.rows_of(std::min(n_tokens, options.n_without) - at);
+    for (int64_t at = 0; at < n_tokens;) try {
+            before_stage();
+            bool wanted = at >= options.n_without;
+            int64_t n = 1;
+            if (options.row_class == RowClass::kPrompt) {
+                n = wanted ? std::min<int64_t>(n_tokens - at, kMaxStepLogitRows)
+                           : step_size.rows_of(std::min(n_tokens, options.n_without) - at);
+            }
+            auto first = static_cast<int64_t>(sequence.tokens_.size());
+            Timer timer;
+            StepResult step = impl.run_step(
+                sequence.tokens_, tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
+                options.row_class, wanted ? static_cast<int>(n) : 0, nullptr, &before_stage);
+            if (!wanted) step_size.took(n, timer.elapsed_ms());
+            for (int64_t row = 0; wanted && row < n; row++) {
+                visit(first + row,
+                      {step.logits.row<float>(row), static_cast<size_t>(step.logits.n_cols)});
+            }
+            at += n;
+        } catch (const StepCancelled&) {
+            return false;
         }
-        auto first = static_cast<int64_t>(sequence.tokens_.size());
-        Timer timer;
-        StepResult step = impl.run_step(
-            sequence.tokens_, tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
-            options.row_class, wanted ? static_cast<int>(n) : 0, nullptr);
-        if (!wanted) step_size.took(n, timer.elapsed_ms());
-        for (int64_t row = 0; wanted && row < n; row++) {
-            visit(first + row,
-                  {step.logits.row<float>(row), static_cast<size_t>(step.logits.n_cols)});
-        }
-        at += n;
-    }
     return true;
 }
 

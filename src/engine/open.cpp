@@ -5,10 +5,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
-#include "base/thread_pool.h"
 #include "base/timer.h"
-#include "cpu/backend.h"
 #include "cpu/isa.h"
+#include "engine/devices.h"
 #include "engine/engine_impl.h"
 #include "engine/model_source.h"
 #include "engine/prepare_weights.h"
@@ -17,43 +16,16 @@
 namespace ridge {
 namespace {
 
-// The devices that this build has; a backend is one folder and one line here.
-struct Device {
-    std::string_view name;
-    std::unique_ptr<Backend> (*make)(const CpuOptions& options);
-};
-constexpr Device kDevices[] = {
-    {"cpu", [](const CpuOptions& options) { return make_cpu_backend(options); }},
-};
-
-std::string known_devices() {
-    std::string known;
-    for (const Device& device : kDevices) {
-        known += known.empty() ? "" : ", ";
-        known += device.name;
-    }
-    return known;
-}
-
-std::unique_ptr<Backend> make_backend(const OpenOptions& options) {
-    int n_threads = options.n_threads > 0 ? options.n_threads : default_n_threads();
-    for (const Device& device : kDevices) {
-        if (options.device == device.name)
-            return device.make({{n_threads, options.pin}, options.cpu_isa});
-    }
-    throw Error(ErrorKind::kUsage, "--device {}: unknown device; one of {}",
-                printable(options.device), known_devices());
-}
-
 // Checked before anything large is allocated. The weights of a file stay in the page cache, which
 // gives way.
-void check_memory(const OpenOptions& options, const Config& config, DType k_dtype, DType v_dtype,
+void check_memory(const Backend& backend, const Config& config, DType k_dtype, DType v_dtype,
                   int64_t n_ctx) {
-    uint64_t available = free_memory_bytes(options);
+    uint64_t available = backend.free_memory_bytes();
     auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
     std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_ctx));
     if (needed && (available == 0 || *needed <= available)) return;
-    throw Error("cpu: {:.1f} GB needed for the KV cache at -c {}, {:.1f} GB free; try -c {}",
+    throw Error("{}: {:.1f} GB needed for the KV cache at -c {}, {:.1f} GB free; try -c {}",
+                backend.name(),
                 1e-9 * static_cast<double>(per_position) * static_cast<double>(n_ctx), n_ctx,
                 static_cast<double>(available) * 1e-9,
                 std::max<uint64_t>(1, available / 10 * 9 / per_position));
@@ -126,7 +98,8 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
     info.kv_bytes_per_position = kv_bytes_per_position(config, kv.k_dtype, kv.v_dtype);
     info.n_ctx = kv.n_slots, info.n_ctx_train = config.n_ctx_train;
     info.n_threads = backend.caps().n_threads;
-    info.isa = backend.caps().isa;
+    // Kernels of no instruction set run where the checkpoint takes none.
+    info.isa = model.tables.kernels != nullptr ? backend.caps().isa : isa_name(Isa::kScalar);
     info.device = backend.name();
     info.checkpoint =
         options.checkpoint.empty() ? backend.checkpoints().back().name : options.checkpoint;
@@ -141,24 +114,14 @@ std::vector<std::string> cpu_isa_names() {
     return names;
 }
 
-std::vector<std::string> device_names() {
-    std::vector<std::string> names;
-    for (const Device& device : kDevices) names.emplace_back(device.name);
-    return names;
-}
-
 std::vector<std::string> checkpoint_names(const std::string& device) {
     OpenOptions options;
     options.device = device;
     options.n_threads = 1;
     std::vector<std::string> names;
-    for (const Checkpoint& checkpoint : make_backend(options)->checkpoints())
+    for (const Checkpoint& checkpoint : open_device(options).backend->checkpoints())
         names.emplace_back(checkpoint.name);
     return names;
-}
-
-uint64_t free_memory_bytes(const OpenOptions& options) {
-    return options.memory_bytes > 0 ? options.memory_bytes : available_memory_bytes();
 }
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
@@ -196,7 +159,8 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     Impl& impl = *engine->impl_;
     Model& model = impl.model;
     impl.options = options;
-    impl.backend = make_backend(options);
+    OpenedDevice device = open_device(options);
+    impl.backend = std::move(device.backend);
     model.tables =
         resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
 
@@ -204,7 +168,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     impl.file = std::make_unique<ModelFile>(open_model_header(options.model));
     model.config = read_config(*impl.file);
     int64_t n_ctx = choose_context(options.n_ctx, model.config);
-    check_memory(options, model.config, k_dtype, v_dtype, n_ctx);
+    check_memory(*impl.backend, model.config, k_dtype, v_dtype, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
     read_tokenizer(options, impl);
     if (is_synth(options.model)) {
@@ -215,15 +179,19 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
 
     model.weights = read_weights(*impl.file, model.config);
     model.rope_table = make_rope_table(model.config);
+    // Before the cache is there: some devices hand out memory when it is asked for, others when it
+    // is used.
+    const uint64_t free_bytes = impl.backend->free_memory_bytes();
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
     prepare_weights(*impl.file,
                     {.repack = !options.no_repack,
                      .in_memory = is_synth(options.model),
-                     .memory_bytes = free_memory_bytes(options)},
+                     .memory_bytes = free_bytes},
                     impl.kv, *impl.backend, model, progress);
     std::vector<Fallback> fallbacks =
         impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    impl.info.device_reason = std::move(device.reason);
     impl.info.fallbacks = std::move(fallbacks);
     impl.info.load_ms = timer.elapsed_ms();
     return engine;

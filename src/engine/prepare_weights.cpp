@@ -1,5 +1,6 @@
 #include "engine/prepare_weights.h"
 
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -12,8 +13,14 @@ namespace {
 class MemoryBudget {
   public:
     // to_take: bytes that all weights will take at the least; to_give: that are given back by then.
-    MemoryBudget(uint64_t n_bytes, const KvCache& kv, bool packs, int64_t to_take, int64_t to_give)
-        : n_bytes_(n_bytes), kv_(kv), packs_(packs), to_take_(to_take), to_give_(to_give) {
+    MemoryBudget(std::string_view device, uint64_t n_bytes, const KvCache& kv, bool packs,
+                 int64_t to_take, int64_t to_give)
+        : device_(device),
+          n_bytes_(n_bytes),
+          kv_(kv),
+          packs_(packs),
+          to_take_(to_take),
+          to_give_(to_give) {
         check(to_take_ + static_cast<int64_t>(kv_.n_bytes()), to_give_);
     }
 
@@ -32,13 +39,16 @@ class MemoryBudget {
         const auto needed = static_cast<uint64_t>(needed_bytes);
         const uint64_t free = n_bytes_ + static_cast<uint64_t>(given_bytes);
         if (needed <= free) return;
-        throw Error(
-            "cpu: {:.1f} GB needed for {} and the KV cache at -c {}, {:.1f} GB free; try {}",
-            1e-9 * static_cast<double>(needed), packs_ ? "packed weights" : "norms and biases",
-            kv_.n_slots, 1e-9 * static_cast<double>(free),
-            packs_ ? "--no-repack, which is slow, or a model of fewer bits" : "a smaller -c");
+        throw Error("{}: {:.1f} GB needed for {} and the KV cache at -c {}, {:.1f} GB free; try {}",
+                    device_, 1e-9 * static_cast<double>(needed),
+                    packs_ ? "packed weights" : "norms and biases", kv_.n_slots,
+                    1e-9 * static_cast<double>(free),
+                    !packs_            ? "a smaller -c"
+                    : device_ == "cpu" ? "--no-repack, which is slow, or a model of fewer bits"
+                                       : "a smaller -c, or a model of fewer bits");
     }
 
+    const std::string_view device_;
     const uint64_t n_bytes_;  // 0: unknown
     const KvCache& kv_;
     const bool packs_;
@@ -67,7 +77,8 @@ void prepare_weights(const ModelFile& file, const PrepareOptions& options, const
         to_take += n;
         if (n > 0 && options.in_memory) to_give += tensor.n_bytes();
     });
-    MemoryBudget budget(options.memory_bytes, kv, packed.rows_in_part > 0, to_take, to_give);
+    MemoryBudget budget(backend.name(), options.memory_bytes, kv, packed.rows_in_part > 0, to_take,
+                        to_give);
 
     const auto total = static_cast<double>(total_weight_bytes(model.config, model.weights));
     double done = 0;

@@ -51,6 +51,9 @@ class Backend {
     virtual std::span<const Checkpoint> checkpoints() const = 0;
     virtual Caps caps() const = 0;
 
+    // What can be taken now of the device's memory, within the limit that it was opened with; 0:
+    // unknown.
+    virtual uint64_t free_memory_bytes() const = 0;
     // Memory of the device; Error with the bytes wanted when there is none. Zeroed, committed as it
     // is touched where the device can do so.
     virtual Buffer alloc(size_t n_bytes) = 0;

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+
+#include "cases/case_run.h"
+#include "cuda/case_device.h"
+#include "cuda/checkpoints.h"
+#include "ref/ref.h"
+#include "support/seed.h"
+#include "support/thin.h"
+
+// The operators of every checkpoint on a GPU. Needs one: scripts/device-test runs this.
+
+namespace ridge {
+namespace {
+
+constexpr Op kOps[] = {Op::kEmbedRows, Op::kRmsNorm, Op::kMatmul, Op::kRope,  Op::kKvAppend,
+                       Op::kAttention, Op::kSwiglu,  Op::kAdd,    Op::kSample};
+
+class Operators : public testing::TestWithParam<Op> {};
+
+size_t n_entries(const Tables& tables, Op op) {
+    const Ops& ops = tables.ops;
+    switch (op) {
+        case Op::kEmbedRows:
+            return ops.embed_rows.entries().size();
+        case Op::kRmsNorm:
+            return ops.rms_norm.entries().size();
+        case Op::kMatmul:
+            return ops.matmul.entries().size();
+        case Op::kRope:
+            return ops.rope.entries().size();
+        case Op::kKvAppend:
+            return ops.kv_append.entries().size();
+        case Op::kAttention:
+            return ops.attention.entries().size();
+        case Op::kSwiglu:
+            return ops.swiglu.entries().size();
+        case Op::kAdd:
+            return ops.add.entries().size();
+        case Op::kSample:
+            return ops.sample.entries().size();
+    }
+    return 0;
+}
+
+struct NamedTables {
+    std::string name;
+    Tables tables;
+};
+
+// The checkpoints that change what runs for `op`.
+std::vector<NamedTables> checkpoints_of(Op op, const Caps& caps) {
+    std::vector<NamedTables> found;
+    size_t n_before = 0;
+    const Layout* layout_before = nullptr;
+    for (const Checkpoint& checkpoint : cuda_checkpoints()) {
+        Tables tables = resolve_tables(cuda_checkpoints(), checkpoint.name, caps);
+        const bool reads_weights = op == Op::kMatmul || op == Op::kEmbedRows;
+        if (n_entries(tables, op) > n_before ||
+            (reads_weights && tables.matmul_layout != layout_before)) {
+            found.push_back({std::string(checkpoint.name), tables});
+        }
+        n_before = n_entries(tables, op), layout_before = tables.matmul_layout;
+    }
+    return found;
+}
+
+// Of sums that round to f32 where the reference's are f64; and of operands that round to bf16.
+constexpr float kSums = 2e-4f, kRounded = 1e-2f;
+
+bool is_bit_exact(Op op) {
+    return op == Op::kEmbedRows || op == Op::kKvAppend || op == Op::kAdd || op == Op::kSample;
+}
+
+TEST_P(Operators, agree_with_the_reference) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    Tables ref_tables;
+    ref::add_ref_ops(ref_tables, "ref");
+    std::map<std::string, Difference> worst;
+    uint64_t seed = test_seed();
+    std::vector<Case> cases = all_cases();
+    std::erase_if(cases, [&](const Case& c) { return c.op != GetParam(); });
+    for (Case c : thinned(std::move(cases), static_cast<uint64_t>(GetParam()))) {
+        CaseRun run(c, ++seed);
+        const Outputs want = run.run(ref_tables, pool);
+        ASSERT_EQ(want.fault, "") << c.name;
+        for (const NamedTables& checkpoint : checkpoints_of(GetParam(), cuda.caps)) {
+            SCOPED_TRACE(fmt::format("{}, checkpoint {}, RIDGE_SEED={}", c.name, checkpoint.name,
+                                     test_seed()));
+            const Outputs got = run.run(checkpoint.tables, pool, cuda.device.get());
+            Case judged = c;
+            if (!is_bit_exact(c.op)) judged.tolerance = std::max(c.tolerance, kSums);
+            const bool rounds =
+                checkpoint.name != "plain" && (c.op == Op::kMatmul || c.op == Op::kAttention);
+            if (rounds) judged.tolerance = INFINITY;
+            const Difference difference = compare(judged, want, got);
+            EXPECT_EQ(difference.fault, "");
+            if (rounds) {
+                EXPECT_LT(difference.relative_l2, kRounded);
+            }
+            Difference& w = worst[checkpoint.name];
+            w.worst = std::max(w.worst, difference.worst);
+            w.relative_l2 = std::max(w.relative_l2, difference.relative_l2);
+        }
+    }
+    for (const auto& [name, w] : worst) {
+        fmt::print("{} at {}: worst element {:.2e}, relative L2 {:.2e}\n", op_name(GetParam()),
+                   name, w.worst, w.relative_l2);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Operators, testing::ValuesIn(kOps),
+                         [](const testing::TestParamInfo<Op>& test) {
+                             return std::string(op_name(test.param));
+                         });
+
+}  // namespace
+}  // namespace ridge
