@@ -8,28 +8,18 @@ Compared are medians. What a checkpoint gained is the median, over the rounds, o
 it in the same round: on a shared machine, rates of one round belong together.
 """
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
-
-def fail(message):
-    sys.exit(f"checkpoints.py: {message}")
+import programs
+from programs import fail
 
 
 def bench(options, *arguments):
     """The results of one run of `ridge bench`."""
-    command = [options.ridge, "bench", "-m", options.model, "-t", str(options.threads), "-r", "1", "-o", "json", "-q",
-               *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        fail(f"--ridge {options.ridge}: {error.strerror}")
-    if done.returncode != 0:
-        fail(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return programs.json_of([options.ridge, "bench", "-m", options.model, "-t", options.threads, "-r", "1", "-o",
+                             "json", "-q", *arguments])
 
 
 def run(options, checkpoint):
@@ -81,6 +71,8 @@ def main():
     options = parser.parse_args()
     if options.rounds < 1:
         fail(f"-r {options.rounds}: expected 1 or more")
+    if options.output:
+        programs.prepare_output(options.output)
 
     all_checkpoints = names(options)
     checkpoints = options.checkpoints.split(",") if options.checkpoints else all_checkpoints
@@ -99,13 +91,11 @@ def main():
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
     print(table(checkpoints, samples))
     if options.output:
-        path = pathlib.Path(options.output)
-        path.parent.mkdir(parents=True, exist_ok=True)
         results = [{"checkpoint": c, "n_prompt": t[0], "n_gen": t[1], "n_depth": t[2],
                     "median_ts": statistics.median(rates), "samples_ts": rates}
                    for c in checkpoints for t, rates in samples[c].items()]
         document = {**about, "model": pathlib.Path(options.model).name, "rounds": options.rounds, "results": results}
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        programs.write_json(options.output, document)
 
 
 if __name__ == "__main__":

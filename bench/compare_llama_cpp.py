@@ -15,9 +15,9 @@ Ridge measures the read wall of the machine in each of its runs. Compared are me
 The default files are SmolLM2-135M in Q4_1 and random weights of the shapes of Llama 3.2 1B and Qwen3 4B, which
 `ridge synth` writes into --models once (14 GB). Prompts are timed at depth 0 alone.
 
-The third line is for a machine that has neither network nor compiler: llama-bench was built elsewhere. What a time limit
-leaves is shared among the models and depths that are still to come: each gets fewer rounds, and at the end what there is
-is written.
+The third line is for a machine that has neither network nor compiler: llama-bench was built elsewhere. What a time
+limit leaves is shared among the models and depths that are still to come: each gets fewer rounds, and at the end what
+there is is written.
 """
 import argparse
 import datetime
@@ -160,8 +160,8 @@ class Test:
 
 
 def compare(model, prompts, gens, depth, peer, options, clock):
-    """The results of one model at one depth. Past the clock there is no further round; past options.clock a round is not
-    ended either."""
+    """The results of one model at one depth. Past the clock there is no further round; past options.clock a round is
+    not ended either."""
     say(f"{model.name} at {depth}: pilot of llama.cpp")
     way_of, reached = peer.pilot(model, prompts, gens, depth)
     tests = {key: Test(model, key, way, reached[key]) for key, way in way_of.items()}
@@ -222,7 +222,7 @@ def pin(cpus):
     """This process and those that it starts run on these CPUs alone."""
     try:
         os.sched_setaffinity(0, llama_cpp.numbers(cpus))
-    except (ValueError, OverflowError):
+    except (argparse.ArgumentTypeError, ValueError, OverflowError):
         fail(f"--cpus {cpus}: expected numbers of CPUs, as in 4,5")
     except OSError as error:
         fail(f"--cpus {cpus}: {error.strerror}")
@@ -233,8 +233,8 @@ def parse():
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--peer", help="folder that bench/peers/llama_cpp.py built in")
     which.add_argument("--peer-bench", type=peer_bench, action="append", metavar="NAME=PATH",
-                       help=f"a llama-bench of {llama_cpp.PACKAGE} that was built elsewhere; repeatable, the best one of "
-                            "each test counts")
+                       help=f"a llama-bench of {llama_cpp.PACKAGE} that was built elsewhere; repeatable, the best one "
+                            "of each test counts")
     parser.add_argument("--ridge", default="build/cpu/ridge")
     parser.add_argument("--ridge-option", action="append", default=[], metavar="OPTION",
                         help="passed on to ridge bench, as in --ridge-option=--checkpoint=plain; repeatable")
@@ -263,7 +263,9 @@ def parse():
     for name, value in (("-r", options.rounds), ("--pilot", options.pilot), ("-t", options.threads)):
         if value < 1:
             fail(f"{name} {value}: expected 1 or more")
-    if options.cpus:
+    if options.time_limit is not None and not 0 < options.time_limit < 1e9:
+        fail(f"--time-limit {options.time_limit:g}: expected a number of seconds above 0")
+    if options.cpus is not None:
         pin(options.cpus)
     if options.output:
         programs.prepare_output(options.output)

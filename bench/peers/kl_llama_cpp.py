@@ -21,17 +21,20 @@ The rule: Ridge's divergence is at most 1.1 times llama.cpp's, for each model an
 where it is not. Of several builds of llama.cpp the one with the least divergence counts.
 """
 import argparse
-import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import llama_cpp  # noqa: E402
+import programs  # noqa: E402
 
-import llama_cpp
+try:
+    import numpy as np
+except ImportError:
+    programs.fail("needs numpy, as of: pip install numpy")
 
 LIMIT = 1.1
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,13 +44,9 @@ HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("n_vocab", "<u4"), ("wi
 ROWS = {"prompt": ["-b", "512", "-ub", "512"], "decode": ["-b", "1", "-ub", "1"]}
 
 
-def run(command):
+def run(command, output_of=programs.output_of):
     print("+ " + " ".join(str(word) for word in command), file=sys.stderr, flush=True)
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace")
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        sys.exit(f"{command[0]}: status {done.returncode}: {lines[-1]}")
-    return done.stdout
+    return output_of(command)
 
 
 class Logits:
@@ -116,8 +115,8 @@ def mean_from_base(path, logits):
 
 
 def run_ridge(options, model, *more):
-    return json.loads(run([options.ridge, "eval", "-m", model, "-f", options.text, "-t", options.threads,
-                           "--json", "-q", *more]))
+    return run([options.ridge, "eval", "-m", model, "-f", options.text, "-t", options.threads, "--json", "-q", *more],
+               programs.json_of)
 
 
 def run_llama(options, program, model, base, rows):
@@ -129,7 +128,7 @@ def run_llama(options, program, model, base, rows):
     def number(pattern):
         found = re.search(pattern + r"\s*(-?[0-9.]+)(?: ±\s*([0-9.]+))?", out)
         if found is None:
-            sys.exit(f"{program}: its output has no line {pattern}")
+            programs.fail(f"{program}: its output has no line {pattern}")
         return [float(group) for group in found.groups() if group is not None]
     return {"kl": number(r"Mean\s+KLD:"), "kl_median": number(r"Median\s+KLD:")[0],
             "kl_p99": number(r"99\.0%\s+KLD:")[0], "kl_max": number(r"Maximum KLD:")[0],
@@ -147,13 +146,13 @@ def measure(options, model):
     logits = Logits(reference)
     write_base(logits, base)
     result["base"] = mean_from_base(base, logits)
-    programs = llama_cpp.builds(options.folder, "llama-perplexity")
+    builds = llama_cpp.builds(options.folder, "llama-perplexity")
     for rows in ROWS:
         more = ["--checkpoint", options.checkpoint] if options.checkpoint else []
         ridge = run_ridge(options, model, "--rows", rows, "--reference", reference, "--save-logits", mine, "--force",
                           *more)
         ridge["kl_from_base"] = mean_from_base(base, Logits(mine))
-        peers = {name: run_llama(options, program, model, base, rows) for name, program in programs.items()}
+        peers = {name: run_llama(options, program, model, base, rows) for name, program in builds.items()}
         least = min(peer["kl"][0] for peer in peers.values())
         result["rows"][rows] = {"ridge": ridge, "llama_cpp": peers,
                                 "ratio": ridge["kl_from_base"][0] / least if least > 0 else float("inf")}
@@ -166,7 +165,10 @@ def measure(options, model):
 
 def requantise(source, folder, kind):
     """A GGUF file of `source` with its matrices in another format; norms and metadata stay. Not made twice."""
-    import gguf
+    try:
+        import gguf
+    except ImportError:
+        programs.fail("--requantise needs gguf, as of: pip install gguf")
     path = folder / f"{pathlib.Path(source).stem}.from-{kind}.gguf"
     if path.exists():
         return path
@@ -227,18 +229,22 @@ def main():
     options = parser.parse_args()
 
     work = pathlib.Path(options.work)
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        programs.fail(f"--work {work}: {error.strerror}")
+    if options.output:
+        programs.prepare_output(options.output)
     models = list(options.models)
     for kind in filter(None, options.requantise.split(",")):
         models += [str(requantise(model, work, kind)) for model in options.models]
-    version = json.loads(run([options.ridge, "version", "--json"]))
+    version = programs.json_of([options.ridge, "version", "--json"])
     results = [measure(options, model) for model in models]
     failed = report(results)
     if options.output:
-        pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
-        pathlib.Path(options.output).write_text(
-            json.dumps({"ridge": version, "llama_cpp": llama_cpp.PACKAGE, "text": os.path.basename(options.text),
-                        "limit": LIMIT, "results": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        programs.write_json(options.output, {
+            "ridge": version, "llama_cpp": llama_cpp.PACKAGE, "text": os.path.basename(options.text), "limit": LIMIT,
+            "results": results})
     return 1 if failed else 0
 
 

@@ -133,13 +133,19 @@ def bench(program, model, n_threads, n_prompt, n_gen, n_depth, repeats=1, flash_
     `prefix` is put before the command, as in ["chrt", "--rr", "10"]; after `timeout` seconds programs.OutOfTime."""
     def joined(values):
         return ",".join(str(v) for v in values)
-    return programs.json_of([*prefix, program, "-m", model, "-t", n_threads, "-p", joined(n_prompt), "-n", joined(n_gen),
-                             "-d", joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
+    return programs.json_of([*prefix, program, "-m", model, "-t", n_threads, "-p", joined(n_prompt), "-n",
+                             joined(n_gen), "-d", joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
                              "-o", "json"], timeout)
 
 
 def numbers(text):
-    return [int(word) for word in text.split(",")]
+    try:
+        values = [int(word) for word in text.split(",")]
+    except ValueError:
+        values = [-1]
+    if min(values) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers with commas between, none below 0")
+    return values
 
 
 def main():
