@@ -133,9 +133,9 @@ def bench(program, model, n_threads, n_prompt, n_gen, n_depth, repeats=1, flash_
     `prefix` is put before the command, as in ["chrt", "--rr", "10"]; after `timeout` seconds programs.OutOfTime."""
     def joined(values):
         return ",".join(str(v) for v in values)
-    return programs.json_of([*prefix, program, "-m", model, "-t", n_threads, "-p", joined(n_prompt), "-n",
-                             joined(n_gen), "-d", joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v,
-                             "-o", "json"], timeout)
+    return programs.json_of(
+        [*prefix, program, "-m", model, "-t", n_threads, "-p", joined(n_prompt), "-n", joined(n_gen), "-d",
+         joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v, "-o", "json"], timeout)
 
 
 def numbers(text):

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -26,11 +25,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/files.h"
 #include "base/half.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cases/random_weights.h"
+#include "cmd/build_info.h"
+#include "cmd/machine_json.h"
+#include "cmd/values.h"
 #include "cpu/checkpoints.h"
 #include "cpu/interleaved.h"
 #include "cpu/isa.h"
@@ -186,8 +189,8 @@ class OneDnnGemm {
     std::string implementation_;
 };
 
-nlohmann::json summary(std::vector<int64_t> samples_ns, const Shape& shape) {
-    nlohmann::json result{{"samples_ns", samples_ns}};
+nlohmann::ordered_json summary(std::vector<int64_t> samples_ns, const Shape& shape) {
+    nlohmann::ordered_json result{{"samples_ns", samples_ns}};
     std::sort(samples_ns.begin(), samples_ns.end());
     auto tflops = [&](size_t i) { return shape.flop() / double(samples_ns[i]) / 1e3; };
     result["median_tflops"] = tflops(samples_ns.size() / 2);
@@ -211,28 +214,70 @@ void check_alike(const Shape& shape, const RidgeGemm& ridge, const OneDnnGemm& o
     }
 }
 
-int run(int argc, char** argv) {
+struct Options {
+    int64_t n_threads = 2, rounds = 30, cold_mb = 768;
+    const Format* format = nullptr;
+    std::optional<std::string> path;
+};
+
+// False: --help was asked for and printed.
+bool parse(int argc, char** argv, Options& options) {
     CLI::App app{"Times Ridge's prompt matmul beside oneDNN's."};
-    int n_threads = 2, rounds = 30;
-    int64_t cold_mb = 768;
-    std::string format = "BF16", path;
-    app.add_option("--threads", n_threads, "of Ridge; oneDNN takes OMP_NUM_THREADS");
-    app.add_option("--rounds", rounds, "samples of each, in turns");
-    app.add_option("--cold-mb", cold_mb, "copies of the weights together, in MB");
+    // Values are read below, in one line where they are wrong.
+    std::string n_threads = "2", rounds = "30", cold_mb = "768", format = "BF16";
+    app.add_option("--threads", n_threads, "of Ridge; oneDNN takes OMP_NUM_THREADS (default: 2)");
+    app.add_option("--rounds", rounds, "samples of each, in turns (default: 30)");
+    app.add_option("--cold-mb", cold_mb, "copies of the weights together, in MB (default: 768)");
     app.add_option("--format", format, "of Ridge's weights; oneDNN is timed in BF16 alone");
-    app.add_option("-o", path, "JSON file");
-    CLI11_PARSE(app, argc, argv);
-    const Format* weights = find_format(format);
-    if (weights == nullptr) throw std::runtime_error("--format " + format + ": unknown format");
-    ThreadPool pool(ThreadPoolOptions{n_threads});
-    nlohmann::json all{
-        {"threads", n_threads}, {"format", format}, {"isa", isa_name(choose_isa(""))}};
+    app.add_option("-o", options.path, "JSON file");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+        std::cout << app.help();
+        return false;
+    }
+    options.n_threads = parse_integer("--threads", n_threads, 1, 1024);
+    options.rounds = parse_integer("--rounds", rounds, 1, 100'000);
+    options.cold_mb = parse_integer("--cold-mb", cold_mb, 1, 1'000'000);
+    std::vector<std::string> known;
+    for (const Format& one : formats()) {
+        if (one.encode_row != nullptr) known.emplace_back(one.name);
+    }
+    options.format = find_format(parse_choice("--format", format, known));
+    return true;
+}
+
+// What the samples of all shapes have in common, called as in `ridge bench`.
+nlohmann::ordered_json about(const Options& options) {
+    const auto now = std::chrono::duration_cast<std::chrono::seconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    const dnnl_version_t& onednn = *dnnl_version();
+    return {{"build_commit", build_info().commit},
+            {"build_version", build_info().version},
+            {"machine", machine_json()},
+            {"isa", isa_name(choose_isa(""))},
+            {"date", date_of(now.count())},
+            {"test_time", time_of(now.count())},
+            {"n_threads", options.n_threads},
+            {"format", options.format->name},
+            {"onednn_version", fmt::format("{}.{}.{}", onednn.major, onednn.minor, onednn.patch)}};
+}
+
+int run(int argc, char** argv) {
+    Options options;
+    if (!parse(argc, argv, options)) return 0;
+    const Format* weights = options.format;
+    const int64_t cold_bytes = options.cold_mb * 1'000'000;
+    std::optional<FileWriter> file;  // made before minutes go into what it is to hold
+    if (options.path) file.emplace(*options.path, true);
+    ThreadPool pool(ThreadPoolOptions{static_cast<int>(options.n_threads)});
+    nlohmann::ordered_json all = about(options);
     for (const Shape& shape : kShapes) {
-        RidgeGemm ridge(shape, weights->id, cold_mb * 1'000'000, pool);
+        RidgeGemm ridge(shape, weights->id, cold_bytes, pool);
         std::optional<OneDnnGemm> onednn;
-        if (weights->id == FormatId::kBF16) onednn.emplace(shape, cold_mb * 1'000'000, ridge);
+        if (weights->id == FormatId::kBF16) onednn.emplace(shape, cold_bytes, ridge);
         std::vector<int64_t> ridge_ns, onednn_ns;
-        for (int round = -2; round < rounds; round++) {
+        for (int64_t round = -2; round < options.rounds; round++) {
             const auto turn = static_cast<size_t>(round + 2);
             // Between turns, so that the threads of neither watch for work any more.
             std::this_thread::sleep_for(kPause);
@@ -242,11 +287,11 @@ int run(int argc, char** argv) {
             if (round < 0) continue;
             ridge_ns.push_back(ns), onednn_ns.push_back(peer_ns);
         }
-        nlohmann::json entry{{"n_rows", shape.n_rows},
-                             {"n", shape.n},
-                             {"k", shape.k},
-                             {"weight_bytes", ridge.bytes()},
-                             {"ridge", summary(ridge_ns, shape)}};
+        nlohmann::ordered_json entry{{"n_rows", shape.n_rows},
+                                     {"n", shape.n},
+                                     {"k", shape.k},
+                                     {"weight_bytes", ridge.bytes()},
+                                     {"ridge", summary(ridge_ns, shape)}};
         std::string line =
             fmt::format("{:3} rows, {} x {}: ridge {:.2f} TFLOP/s ({:.2f} to {:.2f})", shape.n_rows,
                         shape.n, shape.k, entry["ridge"]["median_tflops"].get<double>(),
@@ -264,7 +309,10 @@ int run(int argc, char** argv) {
         std::cout << line << std::endl;
         all["shapes"].push_back(std::move(entry));
     }
-    if (!path.empty()) std::ofstream(path) << all.dump(1) << "\n";
+    if (file) {
+        file->append(all.dump(1) + "\n");
+        file->commit();
+    }
     return 0;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
@@ -12,22 +11,10 @@
 #include "base/system.h"
 #include "cmd/build_info.h"
 #include "cmd/fallbacks.h"
+#include "cmd/machine_json.h"
 
 namespace ridge {
 namespace {
-
-// "2026-11-29", and with the time "2026-11-29T17:53:29Z".
-std::string date_of(int64_t time_s) {
-    std::chrono::year_month_day day(
-        std::chrono::sys_days(std::chrono::floor<std::chrono::days>(std::chrono::seconds(time_s))));
-    return fmt::format("{:04}-{:02}-{:02}", int{day.year()}, unsigned{day.month()},
-                       unsigned{day.day()});
-}
-std::string time_of(int64_t time_s) {
-    int64_t of_day = time_s % 86400;
-    return fmt::format("{}T{:02}:{:02}:{:02}Z", date_of(time_s), of_day / 3600, of_day / 60 % 60,
-                       of_day % 60);
-}
 
 std::vector<double> tokens_per_second(const BenchResult& result) {
     std::vector<double> rates;
@@ -103,7 +90,7 @@ Json fields_of(const BenchResult& result) {
     json["build_commit"] = std::string(build_info().commit);
     json["build_version"] = std::string(build_info().version);
     json["cpu_info"] = cpu_name();
-    json["machine"] = {{"cpu", cpu_name()}, {"n_cores", default_n_threads()}, {"os", os_name()}};
+    json["machine"] = machine_json();
     json["device"] = model.device;
     json["isa"] = model.isa;
     json["checkpoint"] = model.checkpoint;

@@ -65,8 +65,8 @@ class Scripts(unittest.TestCase):
             self.assertIn(said, done.stderr.splitlines()[-1])
 
     def compare(self, *arguments):
-        return ["compare_llama_cpp.py", "-m", self.model, "--ridge", RIDGE, "-p", 8, "-n", 2, "-d", 0, "-r", 2, "--pilot",
-                1, *arguments]
+        return ["compare_llama_cpp.py", "-m", self.model, "--ridge", RIDGE, "-p", 8, "-n", 2, "-d", 0, "-r", 2,
+                "--pilot", 1, *arguments]
 
     def test_what_cannot_be_run_is_said_in_one_line(self):
         not_executable = self.path / "text"
@@ -112,6 +112,19 @@ class Scripts(unittest.TestCase):
         self.fails("-n 0", "run_models.py", self.model, "--ridge", RIDGE, "-n", 0)
         self.fails("-t 0", "peers/pytorch_prompt.py", "-t", 0)
         self.fails("-o /proc/x", "peers/pytorch_prompt.py", "-o", "/proc/x")
+
+    def test_the_comparison_with_onednn_judges_its_values_first(self):
+        program = pathlib.Path(RIDGE).parent / "onednn-gemm"
+        if not program.exists():
+            self.skipTest("not built: -DRIDGE_ONEDNN=ON")
+        for option, value in (("--rounds", "0"), ("--rounds", "x"), ("--threads", "0"), ("--threads", "99999999999"),
+                              ("--cold-mb", "0"), ("--format", "affine4"), ("-o", "/proc/x"), ("--bogus", "1")):
+            with self.subTest(option=option, value=value):
+                done = subprocess.run([program, option, value], capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stdout, "")
+                self.assertRegex(done.stderr, r"\Aonednn-gemm: .*\n\Z")
+                self.assertIn(value if option == "-o" else option, done.stderr)
 
     def test_the_better_of_several_peers_counts(self):
         output = self.path / "folder" / "compared.json"

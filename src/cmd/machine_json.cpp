@@ -1,0 +1,29 @@
+#include "cmd/machine_json.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/json.h"
+#include "base/system.h"
+
+namespace ridge {
+
+nlohmann::ordered_json machine_json() {
+    return {{"cpu", cpu_name()}, {"n_cores", default_n_threads()}, {"os", os_name()}};
+}
+
+std::string date_of(int64_t time_s) {
+    const std::chrono::year_month_day day(
+        std::chrono::sys_days(std::chrono::floor<std::chrono::days>(std::chrono::seconds(time_s))));
+    return fmt::format("{:04}-{:02}-{:02}", int{day.year()}, unsigned{day.month()},
+                       unsigned{day.day()});
+}
+
+std::string time_of(int64_t time_s) {
+    const int64_t of_day = time_s % 86400;
+    return fmt::format("{}T{:02}:{:02}:{:02}Z", date_of(time_s), of_day / 3600, of_day / 60 % 60,
+                       of_day % 60);
+}
+
+}  // namespace ridge
