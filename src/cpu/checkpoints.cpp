@@ -27,15 +27,14 @@ constexpr Checkpoint kCheckpoints[] = {
          t.matmul_layout = &cpu::interleaved_layout();
          t.ops.matmul.set("matvec", cpu::matmul_groups);
      }},
-    {"rms_norm", "norms and residuals in vectors, one row on the thread that has it",
+    {"row_ops",
+     "norms, residuals, SwiGLU and RoPE in vectors; a row's angles in float64, shared by its heads",
      [](Tables& t, const Caps&) {
-         t.ops.rms_norm.set("rms_norm", cpu::rms_norm);
-         t.ops.add.set("rms_norm", cpu::add);
+         t.ops.rms_norm.set("row_ops", cpu::rms_norm);
+         t.ops.add.set("row_ops", cpu::add);
+         t.ops.rope.set("row_ops", cpu::rope);
+         t.ops.swiglu.set("row_ops", cpu::swiglu);
      }},
-    {"rope", "sines and cosines in vectors of float64, shared by the heads of a row",
-     [](Tables& t, const Caps&) { t.ops.rope.set("rope", cpu::rope); }},
-    {"swiglu", "exponentials in vectors",
-     [](Tables& t, const Caps&) { t.ops.swiglu.set("swiglu", cpu::swiglu); }},
     {"sample", "candidates found through the maxima of blocks of logits, on all threads",
      [](Tables& t, const Caps&) { t.ops.sample.set("sample", cpu::sample); }},
     {"decode_attention",
