@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <ostream>
 
 #include "base/files.h"
-#include "cpu/checkpoints.h"
 #include "engine/engine.h"
 #include "golden/golden_file.h"
 
@@ -35,10 +35,17 @@ std::string models_folder() {
     return std::string(RIDGE_TESTS_DIR) + "/golden_data/models";
 }
 
+// The device that models run on: RIDGE_TEST_DEVICE, else the CPU.
+std::string device() {
+    const char* name = std::getenv("RIDGE_TEST_DEVICE");
+    return name == nullptr ? "cpu" : name;
+}
+
 std::unique_ptr<Engine> open_engine(const std::string& path, const std::string& checkpoint,
                                     const std::string& cache_type = "f32") {
     OpenOptions options;
     options.model = path;
+    options.device = device();
     options.checkpoint = checkpoint;
     options.cache_type_k = options.cache_type_v = cache_type;
     options.n_ctx = 1024;
@@ -113,17 +120,19 @@ std::string name_of(const testing::TestParamInfo<GoldenCase>& info) {
     return name;
 }
 
-// Every tiny model in each of its forms, at the checkpoints of the CPU that are whole paths: the
-// two of references, and the last. Those between differ from it in kernels, which tests/kernels
-// holds.
+// Every tiny model in each of its forms, at the checkpoints of the device that are whole paths: the
+// CPU's two of references, the plain one of others, and the last. Those between differ from it in
+// kernels, which tests/kernels and tests/device hold.
 std::vector<GoldenCase> tiny_cases() {
     std::vector<GoldenCase> cases;
+    const std::vector<std::string> checkpoints = checkpoint_names(device());
+    std::vector<std::string> whole{"plain", checkpoints.back()};
+    if (checkpoints.front() != "plain") whole.insert(whole.begin(), checkpoints.front());
+    whole.erase(std::unique(whole.begin(), whole.end()), whole.end());
     for (const std::string& model : list_folder(models_folder())) {
         if (model == kSmolFolder) continue;
         for (const std::string& file : read_golden(models_folder() + "/" + model).files)
-            for (std::string_view name : {std::string_view("ref"), std::string_view("plain"),
-                                          cpu_checkpoints().back().name})
-                cases.push_back({model, file, std::string(name)});
+            for (const std::string& name : whole) cases.push_back({model, file, name});
     }
     return cases;
 }
@@ -225,6 +234,7 @@ TEST_F(SmolLM2, the_fastest_path_stays_near_the_golden_logits) {
 
 // The scalar reference is slow: the first positions of one prompt.
 TEST_F(SmolLM2, ref_gives_the_golden_logits) {
+    if (device() != "cpu") GTEST_SKIP() << "the reference runs on the CPU";
     open("ref");
     expect_logits(*engine_, golden_, golden_.prompts.front(), kMaxError, 16);
 }
