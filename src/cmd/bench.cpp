@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cmd/bench_report.h"
 #include "cmd/command_line.h"
@@ -18,6 +19,7 @@
 #include "engine/bench_session.h"
 #include "engine/model_source.h"
 #include "model/config.h"
+#include "model/kv_cache.h"
 #include "model/weights.h"
 
 namespace ridge {
@@ -204,8 +206,19 @@ void check_early(BenchOptions& options) {
     options.checkpoints = std::move(wanted);
     for (const std::string& model : options.models) {
         ModelFile file = open_model_header(model);
-        read_weights(file, read_config(file));
+        const Config config = read_config(file);
+        read_weights(file, config);
+        for (const std::string& type_k : options.types_k) {
+            for (const std::string& type_v : options.types_v) {
+                check_kv_types(config, read_cache_type("-ctk", type_k),
+                               read_cache_type("-ctv", type_v));
+            }
+        }
     }
+    // A smaller number of threads can be had and pinned where the largest can.
+    const auto n_threads =
+        static_cast<int>(*std::max_element(options.n_threads.begin(), options.n_threads.end()));
+    ThreadPool({n_threads > 0 ? n_threads : default_n_threads(), options.open.pin});
 }
 
 // How many tests all lists together ask for, before any list of them is made.
@@ -273,7 +286,10 @@ class Bench {
                 stop_if_interrupted();
                 status_.show(what, share);
             },
-            stop_if_interrupted);
+            [&](double done) {
+                stop_if_interrupted();
+                show_within_sample(done);
+            });
         for (const BenchTest& test : tests_) {
             BenchResult result = time_test(*session, test);
             result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
@@ -293,30 +309,59 @@ class Bench {
                             .count();
         session.fill(test.n_parallel, test.n_depth,
                      [&](std::string_view what, double share) { status_.show(what, share); });
-        show(test, 0);
-        if (!options_.no_warmup) time_once(session, test);
+        if (!options_.no_warmup) time_once(session, test, 0);
         result.read_walls_gbps.push_back(session.measure_read_gbps());
-        for (int64_t i = 0; i < options_.n_repetitions; i++) {
-            show(test, i);
-            result.samples_ns.push_back(time_once(session, test));
+        for (int64_t i = 1; i <= options_.n_repetitions; i++) {
+            result.samples_ns.push_back(time_once(session, test, i));
             result.read_walls_gbps.push_back(session.measure_read_gbps());
         }
         return result;
     }
 
-    static int64_t time_once(BenchSession& session, const BenchTest& test) {
+    // `sample` is its number, 0 the warm-up.
+    int64_t time_once(BenchSession& session, const BenchTest& test, int64_t sample) {
+        timed_ = Timed{test_name(test), sample, 0, 1, Timer()};
+        show(*timed_, 0);
+        const double prompt_part =
+            static_cast<double>(test.n_prompt) / static_cast<double>(test.n_prompt + test.n_gen);
         Timer timer;
+        timed_->part = prompt_part;
         if (test.n_prompt > 0) session.prompt(test.n_depth, test.n_prompt);
+        timed_->before = prompt_part, timed_->part = 1 - prompt_part;
         if (test.n_gen > 0)
             session.decode(test.n_parallel, test.n_depth + test.n_prompt, test.n_gen);
-        return timer.elapsed_ns();
+        const int64_t elapsed_ns = timer.elapsed_ns();
+        timed_.reset();
+        return elapsed_ns;
     }
 
-    void show(const BenchTest& test, int64_t n_repeated) {
-        double n_tests = static_cast<double>(tests_.size() * openings_.size());
-        double done = static_cast<double>(n_done_) +
-                      static_cast<double>(n_repeated) / static_cast<double>(options_.n_repetitions);
-        status_.show("timing " + test_name(test), done / n_tests);
+    // The sample that is being timed.
+    struct Timed {
+        std::string test;
+        int64_t sample;
+        double before, part;  // shares of it: what ran before the call going on, and that call
+        Timer since_shown;
+    };
+
+    // Called within what is timed: now and then it writes a line, otherwise it looks at the clock.
+    void show_within_sample(double done) {
+        constexpr double kShowMs = 250;
+        if (!timed_ || timed_->since_shown.elapsed_ms() < kShowMs) return;
+        show(*timed_, timed_->before + timed_->part * done);
+        timed_->since_shown.restart();
+    }
+
+    void show(const Timed& timed, double done_of_sample) {
+        const int64_t n_warmups = options_.no_warmup ? 0 : 1;
+        const double done_of_test =
+            (static_cast<double>(timed.sample - 1 + n_warmups) + done_of_sample) /
+            static_cast<double>(options_.n_repetitions + n_warmups);
+        const auto n_tests = static_cast<double>(tests_.size() * openings_.size());
+        const std::string what =
+            timed.sample == 0 ? "warming up"
+                              : fmt::format("{} of {}", timed.sample, options_.n_repetitions);
+        status_.show(fmt::format("timing {}, {},", timed.test, what),
+                     (static_cast<double>(n_done_) + done_of_test) / n_tests);
     }
 
     const BenchOptions& options_;
@@ -326,6 +371,7 @@ class Bench {
     std::vector<BenchTest> tests_;
     std::vector<Opening> openings_;
     size_t n_done_ = 0;  // tests of all openings
+    std::optional<Timed> timed_;
 };
 
 void bench(BenchOptions& options) {

@@ -239,7 +239,6 @@ class Answer {
     // False where it was cancelled, before the step or within it.
     bool run_step(std::span<const Token> tokens, RowClass row_class, bool draw) {
         try {
-            if (request_.cancelled && request_.cancelled()) throw StepCancelled();
             step_ = run_step_(tokens, row_class, draw);
             return true;
         } catch (const StepCancelled&) {
@@ -281,6 +280,7 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
     tokens.resize(static_cast<size_t>(n_reused));
     Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, impl.end_tokens, on_token,
                   [&](std::span<const Token> rows, RowClass row_class, bool draw) {
+                      before_stage();
                       return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
                                            draw ? &request.sampling : nullptr, &before_stage);
                   });
@@ -300,7 +300,8 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
     StepSize step_size;
     const std::function<void()> before_stage = stop_if(options.cancelled);
     const auto n_tokens = static_cast<int64_t>(tokens.size());
-    for (int64_t at = 0; at < n_tokens;) try {
+    try {
+        for (int64_t at = 0; at < n_tokens;) {
             before_stage();
             bool wanted = at >= options.n_without;
             int64_t n = 1;
@@ -319,9 +320,10 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
                       {step.logits.row<float>(row), static_cast<size_t>(step.logits.n_cols)});
             }
             at += n;
-        } catch (const StepCancelled&) {
-            return false;
         }
+    } catch (const StepCancelled&) {
+        return false;
+    }
     return true;
 }
 

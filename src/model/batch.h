@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct Batch {
     std::span<const SequenceSpan> spans;     // cover all rows, in order
     std::span<const int32_t> logit_rows;     // rows that want logits, ascending
     std::span<const SampleRow> sample_rows;  // parallel to logit_rows, or empty: no sampling
+    // Called before each stage that the host starts; what it throws ends the step, whose rows in
+    // the cache then count for nothing. Null: nothing is called.
+    const std::function<void()>* before_stage = nullptr;
 
     int32_t n_rows() const { return static_cast<int32_t>(tokens.size()); }
 };

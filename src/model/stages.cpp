@@ -77,6 +77,7 @@ void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {
     Rows qkv = s.scratch(x.n_rows, c.d_q() + 2 * c.d_kv()), a = s.scratch(x.n_rows, c.d_q()),
          f = s.scratch(x.n_rows, c.d_ff);
     auto stage = [&](const auto& node, auto... args) {
+        if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
         StageScope stage_scope(s.memory);
         node(s, layer, args...);
     };

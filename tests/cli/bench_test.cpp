@@ -204,6 +204,9 @@ TEST(Bench, refuses_bad_values_in_one_line_before_it_times_anything) {
                  "tests in all");
     expect_error(bench({"-m", "/no/such/file"}), 1, "/no/such/file");
     expect_error(bench({"-d", "16777216", "-B", "256", "-p", "0", "-n", "1"}), 1, "GB needed");
+    // Nothing is on standard output: what can be timed was not.
+    expect_error(bench({"-t", "1,1024", "--pin"}), 2, "cannot pin 1024 threads");
+    expect_error({"bench", "-m", "synth:tiny-open-llama:Q4_0", "-ctk", "f16,q8_0"}, 1, "q8_0");
     Setting setting;
     setting.environment = {{"RIDGE_N_DEPTH", "much"}};
     expect_error(bench({}), 2, "RIDGE_N_DEPTH \"much\"", setting);
@@ -217,6 +220,16 @@ TEST(Bench, what_was_measured_before_ctrl_c_can_be_read) {
     Json json = Json::parse(result.out);
     ASSERT_EQ(json.size(), 1u);
     EXPECT_EQ(json[0]["n_prompt"], 1);
+}
+
+TEST(Bench, shows_how_far_it_is_within_a_sample_and_ends_there) {
+    if (!Terminal::available()) GTEST_SKIP() << "there are no pseudo-terminals here";
+    Terminal terminal(
+        {"bench", "-m", tiny_model(), "-p", "0", "-n", "1000000", "-r", "1", "--no-warmup"});
+    ASSERT_TRUE(terminal.wait_for("timing tg1000000, 1 of 1, 0%")) << terminal.seen();
+    EXPECT_TRUE(terminal.wait_for("timing tg1000000, 1 of 1, ")) << terminal.seen();
+    terminal.send("\x03");
+    EXPECT_EQ(terminal.finish(), 130);
 }
 
 TEST(Bench, is_quiet_when_the_reader_goes_away_and_fails_on_a_full_disk) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "support/error_of.h"
 
@@ -71,15 +73,45 @@ TEST(BenchSession, refuses_a_cache_beyond_memory_in_one_line) {
     EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
-TEST(BenchSession, can_be_ended_between_steps) {
-    int n_steps = 0;
-    auto session = BenchSession::open(tiny(), {100}, 10, {}, [&] {
-        if (++n_steps == 4) throw Error("enough");
+TEST(BenchSession, tells_how_far_it_is_within_a_step) {
+    std::vector<double> shares;
+    auto session =
+        BenchSession::open(tiny(), {200}, 100, {}, [&](double done) { shares.push_back(done); });
+    auto told = [&](const std::function<void()>& call, double most) {
+        shares.clear();
+        call();
+        EXPECT_GT(shares.size(), 5u);
+        EXPECT_EQ(shares.front(), 0);
+        EXPECT_LT(shares.back(), 1);
+        double before = 0;
+        for (double share : shares) {
+            EXPECT_GE(share, before);
+            EXPECT_LE(share - before, most);
+            before = share;
+        }
+    };
+    told([&] { session->fill(1, 100); }, 0.12);  // one step of two layers
+    told([&] { session->prompt(100, 100); }, 0.12);
+    told([&] { session->decode(1, 100, 50); }, 0.01);
+}
+
+TEST(BenchSession, can_be_ended_within_a_step_and_goes_on_from_what_was_whole) {
+    int n_left = 1000;
+    auto session = BenchSession::open(tiny(), {100}, 10, {}, [&](double) {
+        if (--n_left == 0) throw Error("enough");
     });
-    session->fill(1, 30);
-    EXPECT_EQ(n_steps, 3);
-    EXPECT_THROW(session->decode(1, 30, 50), Error);
-    EXPECT_EQ(n_steps, 4);
+    for (int within : {1, 3, 15, 20, 28}) {
+        n_left = within;
+        EXPECT_THROW(session->fill(1, kDepth), Error);
+    }
+    n_left = 1000;
+    session->fill(1, kDepth);
+    EXPECT_EQ(session->decode(1, kDepth, 9), drawn_at_depth(1));
+    n_left = 7;
+    EXPECT_THROW(session->decode(1, kDepth, 9), Error);
+    n_left = 1000;
+    session->fill(1, kDepth);
+    EXPECT_EQ(session->decode(1, kDepth, 9), drawn_at_depth(1));
     EXPECT_EQ(session->info().n_ctx, 100);
 }
 

@@ -160,8 +160,10 @@ TEST(Engine, evaluates_decode_rows_as_it_generates) {
     tokens.insert(tokens.end(), drawn.begin(), drawn.end() - 1);
     EvaluateOptions options;
     options.row_class = RowClass::kDecode;
-    int n_asked = 0;
-    options.cancelled = [&] { return ++n_asked > 30; };
+    // Before each step, and before each of the five stages of its layers.
+    const int n_asked_a_step = 1 + 5 * engine->config().n_layers;
+    int n_asked = 0, n_may_ask = 30 * n_asked_a_step;
+    options.cancelled = [&] { return ++n_asked > n_may_ask; };
     std::vector<Token> best;
     EXPECT_TRUE(engine->evaluate(
         sequence, tokens,
@@ -171,12 +173,54 @@ TEST(Engine, evaluates_decode_rows_as_it_generates) {
         },
         options));
     EXPECT_EQ(best, drawn);
-    EXPECT_EQ(n_asked, 30) << "a step for each token";
+    EXPECT_EQ(n_asked, 30 * n_asked_a_step) << "a step for each token";
+    for (int extra : {0, 1, n_asked_a_step - 1}) {  // between steps, and within the sixth
+        sequence.clear();
+        n_asked = 0, n_may_ask = 5 * n_asked_a_step + extra;
+        EXPECT_FALSE(engine->evaluate(
+            sequence, tokens, [](int64_t, std::span<const float>) {}, options));
+        EXPECT_EQ(sequence.tokens().size(), 5u);
+    }
+    // What a step that was ended left behind changes nothing.
+    options.cancelled = {};
+    std::vector<Token> rest(tokens.begin() + 5, tokens.end());
+    best.resize(5);
+    EXPECT_TRUE(engine->evaluate(
+        sequence, rest,
+        [&](int64_t, std::span<const float> logits) {
+            best.push_back(static_cast<Token>(std::max_element(logits.begin(), logits.end()) -
+                                              logits.begin()));
+        },
+        options));
+    EXPECT_EQ(best, drawn);
+}
+
+TEST(Engine, a_prompt_is_cancelled_within_a_step) {
+    auto engine = Engine::open(tiny());
+    Sequence sequence = engine->new_sequence();
+    Request request = greedy(random_tokens(300, 12), 5);
+    const std::vector<Token> want = engine->generate(sequence, request).tokens;
     sequence.clear();
-    n_asked = 25;
-    EXPECT_FALSE(engine->evaluate(
-        sequence, tokens, [](int64_t, std::span<const float>) {}, options));
-    EXPECT_EQ(sequence.tokens().size(), 5u);
+    int n_asked = 0;
+    request.cancelled = [&] { return ++n_asked > 1 + 5 * engine->config().n_layers + 4; };
+    Generation cancelled = engine->generate(sequence, request);
+    EXPECT_EQ(cancelled.reason, StopReason::kCancelled);
+    EXPECT_TRUE(cancelled.tokens.empty());
+    EXPECT_EQ(cancelled.n_computed, 32) << "the first step's";
+    EXPECT_EQ(sequence.tokens().size(), 32u);
+    request.cancelled = {};
+    EXPECT_EQ(engine->generate(sequence, request).tokens, want);
+}
+
+TEST(Engine, names_the_instruction_set_of_the_kernels_that_run) {
+    OpenOptions options = tiny();
+    options.device = "cpu";
+    for (const char* checkpoint : {"ref", "plain"}) {
+        options.checkpoint = checkpoint;
+        EXPECT_EQ(Engine::open(options)->info().isa, "scalar") << checkpoint;
+    }
+    options.checkpoint = "matvec";
+    EXPECT_EQ(Engine::open(options)->info().isa, cpu_isa_names().back());
 }
 
 TEST(Engine, a_shared_prefix_is_not_computed_again_and_changes_nothing) {
