@@ -11,6 +11,7 @@
 #include "cuda/context.h"
 #include "cuda/mirror.h"
 #include "cuda/read_wall.h"
+#include "cuda/tiles.h"
 #include "cuda/upload.h"
 #include "model/batch_size.h"
 #include "model/step.h"
@@ -68,6 +69,9 @@ class CudaBackend : public Backend {
           pool_(options.threads),
           stream_(options.device) {
         context_.stream = stream_.get();
+        check(cudaDeviceGetAttribute(&context_.shared_bytes_an_sm,
+                                     cudaDevAttrMaxSharedMemoryPerMultiprocessor, options.device),
+              "shared memory of a multiprocessor");
         context_.n_sms = device_.n_sms, context_.capability = device_.capability;
     }
     ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }
@@ -112,7 +116,7 @@ class CudaBackend : public Backend {
             const Buffer& memory = weights_.emplace_back(alloc(n_bytes));
             if (weight->n_dims == 1) {
                 send_vector(*weight, memory.data());
-            } else if (layout.rows_in_part == 0) {
+            } else if (!is_packed(*weight, layout)) {
                 send_planes(*weight, memory.data());
             } else {
                 send_parts(*weight, layout, memory.data());
@@ -123,7 +127,7 @@ class CudaBackend : public Backend {
     }
     int64_t least_bytes(const Tensor& weight, const Layout& layout) const override {
         if (weight.n_dims == 1) return weight.n_cols() * static_cast<int64_t>(sizeof(float));
-        if (layout.rows_in_part > 0) return layout.n_parts(weight) * layout.part_bytes(weight);
+        if (is_packed(weight, layout)) return layout.n_parts(weight) * layout.part_bytes(weight);
         int64_t n = 0;
         for (const Plane& plane : weight.planes) n += plane_bytes(weight, plane);
         return n;
@@ -193,6 +197,10 @@ class CudaBackend : public Backend {
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
 
+    // F32 weights stay as they are.
+    static bool is_packed(const Tensor& weight, const Layout& layout) {
+        return layout.rows_in_part > 0 && cuda::has_tiles(weight.format->id);
+    }
     void release(Buffer& buffer) {
         used_bytes_ -= buffer.n_bytes();
         buffer = {};

@@ -39,6 +39,7 @@ struct Mirror {
 struct Context {
     cudaStream_t stream = nullptr;
     int n_sms = 0;
+    int shared_bytes_an_sm = 0;
     int capability = 0;  // 90 for 9.0
     Mirror mirror{};
 };

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+
+#include "base/host_device.h"
+
+namespace ridge::cuda {
+
+// How decode attention cuts a row's positions into blocks, whose sums are merged in order: from
+// position 0 on, of 128 positions each, or of twice as many until there are no more than 64. A row's
+// own position decides, and nothing else, so that its result is the same in any company.
+constexpr int kLeastBlockPositions = 128, kMostBlocks = 64;
+
+RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
+    int n = kLeastBlockPositions;
+    while ((n_positions - 1) / n >= kMostBlocks) n *= 2;
+    return n;
+}
+
+// Of a masked row, too: one, which is empty.
+RIDGE_HOST_DEVICE constexpr int blocks_of(int n_positions) {
+    const int n = block_positions(n_positions);
+    return n_positions <= n ? 1 : (n_positions - 1) / n + 1;
+}
+
+// The most that a row of up to n_positions has.
+constexpr int most_blocks(int64_t n_positions) {
+    constexpr int64_t kAll = int64_t{kLeastBlockPositions} * kMostBlocks;
+    return n_positions >= kAll ? kMostBlocks : blocks_of(static_cast<int>(n_positions));
+}
+
+}  // namespace ridge::cuda

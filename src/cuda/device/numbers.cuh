@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace ridge::cuda {
+
+// Two numbers of 16 bits to float32, exactly; x is the lower half.
+__device__ inline float2 floats_of_f16(uint32_t pair) {
+    __half2 halves;
+    memcpy(&halves, &pair, sizeof pair);
+    return __half22float2(halves);
+}
+__device__ inline float2 floats_of_bf16(uint32_t pair) {
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+}
+
+// 2^x within 2 ulp (ex2.approx of PTX ISA 1.4); 0 below 2^-126, 0 of -inf, NaN of NaN.
+__device__ inline float exp2_near(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
+// Four int8 codes, each of 128 more made unsigned (x ^ 0x80808080), to float32: code i is
+// kCodeShift + code. A byte becomes bits 8 to 15 of 2^15's mantissa.
+constexpr float kCodeShift = 32768 + 128;
+__device__ inline float shifted_code(uint32_t biased, int i) {
+    return __uint_as_float(
+        __byte_perm(biased, 0x47000000u, 0x7404u | static_cast<uint32_t>(i) << 4));
+}
+
+}  // namespace ridge::cuda
