@@ -28,4 +28,8 @@ std::string printable(std::string_view text, size_t max_bytes, bool multi_line) 
     return out;
 }
 
+std::string counted(int64_t n, std::string_view noun) {
+    return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 }  // namespace ridge

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,5 +10,8 @@ namespace ridge {
 // \xNN (newline and tab stay when `multi_line`), DEL, the C1 controls (U+0080..U+009F) as \u00NN,
 // bytes that are not UTF-8 as \xNN. `max_bytes` > 0 cuts long text and ends it in "...".
 std::string printable(std::string_view text, size_t max_bytes = 200, bool multi_line = false);
+
+// "1 token", "2 tokens".
+std::string counted(int64_t n, std::string_view noun);
 
 }  // namespace ridge

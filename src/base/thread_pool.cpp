@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/system.h"
 #include "base/timer.h"
 
@@ -264,9 +265,9 @@ ThreadPool::ThreadPool(const ThreadPoolOptions& options)
     if (options.pin) {
         s.cores = physical_cores();
         if (static_cast<int>(s.cores.size()) < n_threads_) {
-            throw Error(ErrorKind::kUsage,
-                        "cannot pin {} threads: this process may use {} physical cores", n_threads_,
-                        s.cores.size());
+            throw Error(ErrorKind::kUsage, "cannot pin {}: this process may use {}",
+                        counted(n_threads_, "thread"),
+                        counted(static_cast<int64_t>(s.cores.size()), "physical core"));
         }
     }
     s.watches = n_threads_ <= n_allowed_cpus();

@@ -143,7 +143,9 @@ Generation answer(Engine& engine, Sequence& sequence, Request& request, StatusLi
 
 AnswerStats measure(Engine& engine, const Generation& generation) {
     AnswerStats stats;
-    stats.prompt_tok_s = rate(generation.n_computed, generation.prompt_ms);
+    // Of a prompt that was cancelled, part of the time went into a step that counts for nothing.
+    if (generation.prompt_is_whole())
+        stats.prompt_tok_s = rate(generation.n_computed, generation.prompt_ms);
     stats.generate_tok_s = rate(generation.n_steps, generation.generate_ms);
     if (generation.n_steps > 0) {
         // At the depth at which the cache was in the middle of the answer.
@@ -155,6 +157,12 @@ AnswerStats measure(Engine& engine, const Generation& generation) {
 
 std::string stats_line(const ModelInfo& info, const Generation& generation,
                        const AnswerStats& stats, const SampleParams& sampling) {
+    auto rate_text = [](double tok_s) {
+        return tok_s > 0 ? fmt::format(", {:.1f} tok/s", tok_s) : std::string();
+    };
+    std::string prompt = counted(generation.n_prompt, "token");
+    if (!generation.prompt_is_whole())
+        prompt = fmt::format("{} of {}", generation.n_reused + generation.n_computed, prompt);
     std::string reused = generation.n_reused > 0
                              ? fmt::format(" ({} of them kept)", generation.n_reused)
                              : std::string();
@@ -169,14 +177,13 @@ std::string stats_line(const ModelInfo& info, const Generation& generation,
                                 ? std::string()
                                 : fmt::format(" (but {})", fallbacks_text(info.fallbacks));
     return fmt::format(
-        "load {:.0f} ms | prompt {} tokens{} in {:.0f} ms, {:.1f} tok/s | generated {} tokens in "
-        "{:.0f} ms, {:.1f} tok/s{} | {} on {}{}, {} threads | peak memory {:.0f} MB | stop: {}{} | "
-        "seed {}",
-        info.load_ms, generation.n_prompt, reused, generation.prompt_ms, stats.prompt_tok_s,
-        generation.tokens.size(), generation.generate_ms, stats.generate_tok_s, bound,
-        info.checkpoint, info.isa, fallbacks, info.n_threads,
-        static_cast<double>(peak_memory_bytes()) * 1e-6, to_string(generation.reason), stop,
-        sampling.seed);
+        "load {:.0f} ms | prompt {}{} in {:.0f} ms{} | generated {} in {:.0f} ms{}{} | {} on {}{}, "
+        "{} | peak memory {:.0f} MB | stop: {}{} | seed {}",
+        info.load_ms, prompt, reused, generation.prompt_ms, rate_text(stats.prompt_tok_s),
+        counted(static_cast<int64_t>(generation.tokens.size()), "token"), generation.generate_ms,
+        rate_text(stats.generate_tok_s), bound, info.checkpoint, info.isa, fallbacks,
+        counted(info.n_threads, "thread"), static_cast<double>(peak_memory_bytes()) * 1e-6,
+        to_string(generation.reason), stop, sampling.seed);
 }
 
 std::string context_full_line(const ModelInfo& info) {

@@ -14,7 +14,8 @@ namespace ridge {
 
 // What run and chat do alike: open a model, put a conversation to it, show the answer.
 
-// Opens the model with its progress on standard error. Interrupted where a signal asked to end meanwhile.
+// Opens the model with its progress on standard error. Interrupted where a signal asked to end
+// meanwhile.
 std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet);
 
 // The file's sampling with what was asked over it; a seed is drawn where none was asked.
@@ -56,7 +57,8 @@ class AnswerWriter {
 Generation answer(Engine& engine, Sequence& sequence, Request& request, StatusLine& status,
                   const std::function<void(const TokenEvent&)>& on_token);
 
-// Rates and shares of one answer. A rate of what took no time is 0.
+// Rates and shares of one answer. A rate is 0 where there is none: of a prompt that was cancelled,
+// and of an answer without a decode step, which has at most the token that the prompt's own gave.
 struct AnswerStats {
     double prompt_tok_s = 0, generate_tok_s = 0;
     double bound_tok_s = 0, bound_share = 0;  // 0 where nothing was generated

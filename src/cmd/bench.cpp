@@ -80,12 +80,14 @@ void declare_tests(CommandLine& line, BenchOptions& options) {
              kMaxTokens);
     line.value("-pg,--n-prompt-gen", "P,N", "a prompt and a generation as one test; repeatable",
                [&](Where where, const std::string& text) {
-                   std::vector<int64_t> pair = parse_integers(where, text, 1, kMaxTokens);
-                   if (pair.size() != 2) {
+                   const size_t comma = text.find(',');
+                   if (comma == std::string::npos || text.find(',', comma + 1) != text.npos) {
                        throw Error(ErrorKind::kUsage, "{} \"{}\": expected two numbers, as 512,128",
                                    where, printable(text, 80));
                    }
-                   options.n_prompt_gen.emplace_back(pair[0], pair[1]);
+                   options.n_prompt_gen.emplace_back(
+                       parse_integer(where, text.substr(0, comma), 1, kMaxTokens),
+                       parse_integer(where, text.substr(comma + 1), 1, kMaxTokens));
                });
     add_list(line, "-d,--n-depth", "positions that the cache holds before (default: 0)",
              options.n_depth, 0, kMaxTokens);
@@ -132,7 +134,7 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     declare_tests(line, options);
     line.section("Output");
     line.value(
-        "-o,--output,--output-format", "FORMAT", "md (default), csv, json or jsonl",
+        "-o,--output-format,--output", "FORMAT", "md (default), csv, json or jsonl",
         [&](Where where, const std::string& text) { options.format = parse_format(where, text); });
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;

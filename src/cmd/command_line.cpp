@@ -45,7 +45,8 @@ bool read_switch(Where where, const std::string& text) {
     for (const char* off : {"0", "false", "no", "off"}) {
         if (lower == off) return false;
     }
-    throw Error(ErrorKind::kUsage, "{} \"{}\": expected 1 or 0", where, printable(text));
+    throw Error(ErrorKind::kUsage, "{} \"{}\": expected 1, true, yes or on, or 0, false, no or off",
+                where, printable(text));
 }
 
 // CLI11 puts two empty lines between groups of options.
@@ -106,7 +107,9 @@ struct CommandLine::Impl {
         SetValue set;
         CLI::Option* option = nullptr;
         std::string needed = {};  // long name of the option without which this one means nothing
-        bool given = false, by_variable = false;
+        std::vector<std::string> variables = {};  // of all its long names, its own first
+        bool given = false;
+        std::string variable = {};  // that gave it; empty: none
 
         bool is_flag() const { return kind.empty(); }
     };
@@ -122,9 +125,11 @@ struct CommandLine::Impl {
 
     void declare(std::string_view names, std::string kind, std::string help, SetValue set) {
         std::vector<std::string> spellings = split(names, ',');
+        std::vector<std::string> variables;
         std::string for_cli, extra;
         for (const std::string& spelling : spellings) {
             CHECK(by_name.emplace(spelling, declared.size()).second);
+            if (spelling[1] == '-') variables.insert(variables.begin(), variable_of(spelling));
             // CLI11 takes one letter after a single dash.
             if (spelling[1] != '-' && spelling.size() > 2) {
                 extra += " (or " + spelling + ")";
@@ -143,6 +148,7 @@ struct CommandLine::Impl {
         }
         option->group(group);
         declared.push_back({spellings.back(), std::move(kind), std::move(set), option});
+        declared.back().variables = std::move(variables);
     }
 
     // The arguments in the form in which CLI11 takes each value as it was given: "-sys" becomes
@@ -272,13 +278,18 @@ struct CommandLine::Impl {
                 }
                 continue;
             }
-            std::string variable = variable_of(d.long_name);
+            if (!overruled(d.long_name) && !is_useless(d)) read_variable(d);
+        }
+    }
+
+    // The first that is set decides.
+    static void read_variable(Declared& d) {
+        for (const std::string& variable : d.variables) {
             const char* value = std::getenv(variable.c_str());
-            if (value == nullptr || value[0] == 0 || overruled(d.long_name)) continue;
-            if (is_useless(d)) continue;
-            if (d.is_flag() && !read_switch(variable, value)) continue;
-            d.given = d.by_variable = true;
-            d.set(variable, value);
+            if (value == nullptr || value[0] == 0) continue;
+            if (d.is_flag() && !read_switch(variable, value)) return;
+            d.given = true, d.variable = variable;
+            return d.set(variable, value);
         }
     }
 };
@@ -351,7 +362,7 @@ FromVariables CommandLine::from_variables() const {
     FromVariables from;
     for (const auto& [spelling, index] : impl_->by_name) {
         const Impl::Declared& d = impl_->declared[index];
-        if (d.by_variable) from.emplace_back(spelling, variable_of(d.long_name));
+        if (!d.variable.empty()) from.emplace_back(spelling, d.variable);
     }
     return from;
 }

@@ -21,7 +21,7 @@ int blame_variables(const FromVariables& from, const std::function<int()>& comma
 
 // The options of one command. Each is declared once, with the function that reads its value;
 // parse() then takes them from the arguments, and what is not there from the environment: RIDGE_
-// and the long name in capitals (--top-k: RIDGE_TOP_K), where it is set and not empty.
+// and a long name in capitals (--top-k: RIDGE_TOP_K), where it is set and not empty.
 class CommandLine {
   public:
     using SetValue = std::function<void(Where, const std::string&)>;
@@ -32,8 +32,9 @@ class CommandLine {
 
     // Heading in --help of the options declared after it.
     void section(std::string heading);
-    // Names are separated by commas, the long one last: "-sys,--system-prompt". A flag's variable
-    // is 1, true, yes, on or 0, false, no, off.
+    // Names are separated by commas, the long one last: "-sys,--system-prompt". Of several long
+    // names the last one is what errors say, and its variable comes before the others'. A flag's
+    // variable is 1, true, yes, on or 0, false, no, off.
     void flag(std::string_view names, std::string help, bool& target);
     void value(std::string_view names, std::string kind, std::string help, SetValue set);
     void text(std::string_view names, std::string kind, std::string help, std::string& target);

@@ -66,7 +66,7 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
     line.flag("--json", "print one JSON object instead of the table", options.json);
     line.at_most_one({"--reference", "--reference-checkpoint"});
     line.needs("--force", "--save-logits");
-    add_quiet_option(line, options.quiet);
+    line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
     need_model("eval", options.open.model);
@@ -307,9 +307,10 @@ std::string result_text(const EvalOptions& options, const EvalWindows& windows,
     auto estimate = [](const Estimate& e) {
         return fmt::format("{:.6g} +- {:.2g}", e.value, e.error);
     };
-    std::string text = fmt::format("text        {}: {} positions in {} windows of {}, {} rows\n",
-                                   name_of_file(options.file), summary.n_positions,
-                                   windows.n_windows(), windows.window, options.rows);
+    std::string text =
+        fmt::format("text        {}: {} in {} of {}, {} rows\n", name_of_file(options.file),
+                    counted(summary.n_positions, "position"),
+                    counted(windows.n_windows(), "window"), windows.window, options.rows);
     text += fmt::format("perplexity  {}\n", estimate(summary.perplexity));
     if (result.reference.empty()) return text;
     text += fmt::format("reference   {}: perplexity {}\n", result.reference,

@@ -35,10 +35,14 @@ EvalWindows cut_windows(std::vector<Token> tokens, int64_t window, std::optional
     EvalWindows windows;
     windows.window = window;
     int64_t n_windows = static_cast<int64_t>(tokens.size()) / window;
+    const auto n_tokens = static_cast<int64_t>(tokens.size());
+    if (n_tokens < kMinWindow) {
+        throw Error("{}: {}, expected at least the {} of the smallest window", what,
+                    counted(n_tokens, "token"), kMinWindow);
+    }
     if (n_windows == 0) {
         throw Error("{}: {} tokens, expected at least the {} of one window; try -c {}", what,
-                    tokens.size(), window,
-                    std::max<int64_t>(static_cast<int64_t>(tokens.size()), kMinWindow));
+                    n_tokens, window, n_tokens);
     }
     const int64_t each = windows.scored_of_window();
     if (max_positions > 0) n_windows = std::min(n_windows, (max_positions - 1) / each + 1);

@@ -119,7 +119,7 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
         "--cpu-isa", "NAME",
         "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "
         "best that the machine has)",
-        open.cpu_isa, [] { return "one of " + listed(cpu_isa_names()); });
+        open.cpu_isa, [] { return "one of " + known_cpu_isas(); });
     line.flag(
         "--no-repack",
         "leave weights where the file maps them: they are packed for each step, which is slow, "

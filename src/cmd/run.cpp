@@ -126,6 +126,7 @@ Json timings_json(const ModelInfo& info, const Generation& generation, const Ans
     Json json;
     json["load_ms"] = info.load_ms;
     json["prompt_tokens"] = generation.n_prompt;
+    json["prompt_computed"] = generation.n_computed;
     json["prompt_ms"] = generation.prompt_ms;
     json["prompt_tok_s"] = stats.prompt_tok_s;
     json["generated_tokens"] = generation.tokens.size();

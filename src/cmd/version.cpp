@@ -50,11 +50,11 @@ int version_command(const std::vector<std::string>& arguments) {
     } else {
         const std::vector<std::string_view> features = cpu_feature_names();
         output.write(fmt::format(
-            "ridge {}{}\nbuilt by {}, {}\ndevices: {}\ncpu: {}, {} threads\nfeatures: {}\n"
+            "ridge {}{}\nbuilt by {}, {}\ndevices: {}\ncpu: {}, {}\nfeatures: {}\n"
             "kernels: {} (of {})\n",
             build.version, build.commit.empty() ? "" : fmt::format(" ({})", build.commit),
             build.compiler, build.build_type, joined(device_names(), ", "), printable(cpu_name()),
-            default_n_threads(),
+            counted(default_n_threads(), "thread"),
             features.empty() ? "none beyond the baseline" : joined(features, " "),
             cpu_isa_names().back(), joined(cpu_isa_names(), ", ")));
     }

@@ -50,6 +50,12 @@ std::vector<Isa> available_isas() {
     return isas;
 }
 
+std::string known_isas() {
+    std::vector<Isa> isas;
+    for (const IsaRow& row : kIsas) isas.push_back(row.isa);
+    return names_of(isas);
+}
+
 Isa choose_isa(std::string_view cap) {
     const std::vector<Isa> isas = available_isas();
     if (cap.empty()) return isas.back();
@@ -59,8 +65,8 @@ Isa choose_isa(std::string_view cap) {
         throw Error(ErrorKind::kUsage, "--cpu-isa {}: this machine does not have it; it has {}",
                     cap, names_of(isas));
     }
-    throw Error(ErrorKind::kUsage, "--cpu-isa {}: unknown instruction set; one of {}",
-                printable(cap), names_of(isas));
+    throw Error(ErrorKind::kUsage, "--cpu-isa \"{}\": expected one of {}", printable(cap, 80),
+                known_isas());
 }
 
 }  // namespace ridge

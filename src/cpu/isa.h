@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,9 @@ std::string_view isa_name(Isa isa);  // "avx512"
 
 // What this machine has, the best last: scalar is always there.
 std::vector<Isa> available_isas();
+
+// The names of all, as "scalar, avx2".
+std::string known_isas();
 
 // The best that the machine has, at most `cap` ("avx2"; empty: no cap). Error for an unknown name,
 // and for one that this machine does not have, naming those that it has.

@@ -117,8 +117,8 @@ OpenedDevice open_device(const OpenOptions& options) {
         return {open_cuda(options, *index), {}};
     }
     throw Error(ErrorKind::kUsage,
-                "--device {}: unknown device; one of auto, cpu, cuda:N (ridge devices lists them)",
-                printable(options.device));
+                "--device \"{}\": expected one of auto, cpu, cuda:N (ridge devices lists them)",
+                printable(options.device, 80));
 }
 
 }  // namespace ridge

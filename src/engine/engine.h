@@ -37,6 +37,7 @@ std::vector<std::string> device_names();  // of those that can be used
 // Instruction sets that the CPU's kernels are written for, as far as this machine has them, the
 // best last: "scalar", "avx2", "avx512".
 std::vector<std::string> cpu_isa_names();
+std::string known_cpu_isas();  // all names, as "scalar, avx2"
 // Names of a device's checkpoints, in their order; Error for an unknown device.
 std::vector<std::string> checkpoint_names(const std::string& device);
 // "f32", "f16", "bf16", "q8_0"; `flag` names the option in the error for anything else.
@@ -138,7 +139,9 @@ struct Generation {
     int64_t n_computed = 0;  // of these, computed in prompt_ms
     int64_t n_reused = 0;    // of these, already in the cache
     double prompt_ms = 0, generate_ms = 0;
-    int64_t n_steps = 0;  // decode steps within generate_ms
+    int64_t n_steps = 0;  // decode steps within generate_ms: the first token is the prompt's
+
+    bool prompt_is_whole() const { return n_computed + n_reused == n_prompt; }  // not cancelled
 };
 
 // What evaluate() gives logits of, and by which kernels.

@@ -114,6 +114,10 @@ std::vector<std::string> cpu_isa_names() {
     return names;
 }
 
+std::string known_cpu_isas() {
+    return known_isas();
+}
+
 std::vector<std::string> checkpoint_names(const std::string& device) {
     OpenOptions options;
     options.device = device;
@@ -132,9 +136,8 @@ DType read_cache_type(std::string_view flag, std::string_view name) {
     if (name == "f16") return DType::kF16;
     if (name == "bf16") return DType::kBF16;
     if (name == "q8_0") return DType::kQ8_0;
-    throw Error(ErrorKind::kUsage,
-                "{} {}: unknown type of the KV cache; one of f32, f16, bf16, q8_0", flag,
-                printable(name));
+    throw Error(ErrorKind::kUsage, "{} \"{}\": expected one of f32, f16, bf16, q8_0", flag,
+                printable(name, 80));
 }
 
 int64_t choose_context(int64_t n_ctx, const Config& config) {

@@ -14,8 +14,8 @@ Tables resolve_tables(std::span<const Checkpoint> list, std::string_view name, c
         found = found || checkpoint.name == name;
     }
     if (!found) {
-        throw Error(ErrorKind::kUsage, "--checkpoint {}: unknown checkpoint; one of {}",
-                    printable(name), known);
+        throw Error(ErrorKind::kUsage, "--checkpoint \"{}\": expected one of {}",
+                    printable(name, 80), known);
     }
     Tables tables;
     for (const Checkpoint& checkpoint : list) {

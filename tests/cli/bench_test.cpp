@@ -188,11 +188,13 @@ TEST(Bench, refuses_bad_values_in_one_line_before_it_times_anything) {
                     Bad{"-ub", "0", "--ubatch-size"},
                     Bad{"-pg", "512", "two numbers"},
                     Bad{"-pg", "1,2,3", "two numbers"},
+                    Bad{"-pg", "1-2", "two numbers"},
+                    Bad{"-pg", "a,2", "--n-prompt-gen \"a\": expected a whole number"},
                     Bad{"-r", "0", "--repetitions \"0\""},
                     Bad{"-r", "x", "--repetitions"},
-                    Bad{"-ctk", "q3", "--cache-type-k"},
+                    Bad{"-ctk", "q3", "--cache-type-k \"q3\": expected one of f32, f16"},
                     Bad{"-ctv", "f16,", "--cache-type-v"},
-                    Bad{"-o", "xml", "one of md, csv, json, jsonl"},
+                    Bad{"-o", "xml", "--output \"xml\": expected one of md, csv, json, jsonl"},
                     Bad{"--checkpoint", "plain,warp", "--checkpoint \"warp\": expected one of"},
                     Bad{"--device", "abacus", "abacus"}})
         expect_error(bench({bad.option, bad.value}), 2, bad.said);

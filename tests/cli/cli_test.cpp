@@ -74,14 +74,17 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
                     Bad{"-t", "0", "from 1 to"},
                     Bad{"-s", "-2", "--seed \"-2\""},
                     Bad{"--repeat-penalty", "0", "0.01 to 100"},
-                    Bad{"-ctk", "q3", "one of f32, f16, bf16"},
+                    Bad{"-ctk", "q3", "--cache-type-k \"q3\": expected one of f32, f16"},
                     Bad{"--logit-bias", "5", "--logit-bias"},
                     Bad{"--logit-bias", "999999+1", "not in the vocabulary"},
                     Bad{"--stop", "", "--stop"},
                     Bad{"--date", "2026-02-30", "--date"},
                     Bad{"--chat-template", "zeus", "one of llama3"},
-                    Bad{"--device", "abacus", "abacus"},
-                    Bad{"--checkpoint", "warp", "warp"},
+                    Bad{"--device", "abacus", "--device \"abacus\": expected one of auto, cpu"},
+                    Bad{"--checkpoint", "warp", "--checkpoint \"warp\": expected one of ref"},
+                    Bad{"--cpu-isa", "mmx",
+                        "--cpu-isa \"mmx\": expected one of scalar, avx2, avx512, "
+                        "amx, neon"},
                     Bad{"--logprobs", "1", "--json"},
                     Bad{"-f", "y", "exclude each other"}})
         expect_error(with(run_with, {bad.option, bad.value}), 2, bad.said);

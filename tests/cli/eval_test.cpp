@@ -138,13 +138,16 @@ TEST(Eval, refuses_in_one_line) {
     expect_error(with(model, {"-f", scratch_folder()}), 1, "is a directory");
     expect_error(with(model, {"-f", write_scratch("short", "two words")}), 1,
                  "expected at least the 512 of one window");
-    expect_error(with(model, {"-f", write_scratch("empty", "")}), 1, "tokens, expected at least");
+    expect_error(with(model, {"-f", write_scratch("empty", "")}), 1,
+                 "expected at least the 4 of the smallest window");
     expect_error(with(model, {"-f", text, "-c", "3"}), 2, "-c 3: expected a window of at least 4");
     expect_error(with(model, {"-f", text, "-c", "1000000"}), 2, "-c 1000000");
     expect_error(with(base, {"--rows", "both"}), 2, "one of prompt, decode");
     expect_error(with(base, {"--max-positions", "0"}), 2, "--max-positions \"0\"");
-    expect_error(with(base, {"--checkpoint", "warp"}), 2, "--checkpoint warp");
-    expect_error(with(base, {"--reference-checkpoint", "warp"}), 2, "--reference-checkpoint warp");
+    expect_error(with(base, {"--checkpoint", "warp"}), 2,
+                 "--checkpoint \"warp\": expected one of ref");
+    expect_error(with(base, {"--reference-checkpoint", "warp"}), 2,
+                 "--reference-checkpoint \"warp\": expected");
     expect_error(with(base, {"--reference-checkpoint", ""}), 2, "--reference-checkpoint");
     expect_error(with(base, {"--reference", "a", "--reference-checkpoint", "plain"}), 2,
                  "exclude each other");

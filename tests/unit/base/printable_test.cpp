@@ -15,6 +15,12 @@ TEST(PrintableTest, plain_text_stays_as_it_is) {
     EXPECT_EQ(printable(""), "");
 }
 
+TEST(CountedTest, one_is_no_plural) {
+    EXPECT_EQ(counted(0, "token"), "0 tokens");
+    EXPECT_EQ(counted(1, "token"), "1 token");
+    EXPECT_EQ(counted(2, "token"), "2 tokens");
+}
+
 TEST(PrintableTest, what_steers_a_terminal_is_made_visible) {
     EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
     EXPECT_EQ(printable("a\nb\tc\r"), "a\\x0ab\\x09c\\x0d");

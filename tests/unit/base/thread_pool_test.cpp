@@ -254,9 +254,9 @@ TEST(ThreadPoolTest, more_pinned_threads_than_cores_are_refused) {
         ThreadPool pool({n_cores + 1, true});
         FAIL() << "expected an Error";
     } catch (const Error& error) {
-        EXPECT_EQ(std::string(error.what()), "cannot pin " + std::to_string(n_cores + 1) +
-                                                 " threads: this process may use " +
-                                                 std::to_string(n_cores) + " physical cores");
+        EXPECT_EQ(std::string(error.what()),
+                  "cannot pin " + std::to_string(n_cores + 1) + " threads: this process may use " +
+                      std::to_string(n_cores) + " physical core" + (n_cores == 1 ? "" : "s"));
     }
 }
 

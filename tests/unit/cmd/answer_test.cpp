@@ -149,5 +149,40 @@ TEST_F(AnswerWriterOnATerminal, ends_quietly_where_the_terminal_has_gone) {
     EXPECT_TRUE(threw);
 }
 
+// The line at the end of an answer, without what the machine decides.
+std::string line_of(const Generation& generation, const AnswerStats& stats) {
+    ModelInfo info;
+    info.checkpoint = "plain", info.n_threads = 1;
+    std::string line = stats_line(info, generation, stats, {});
+    return line.substr(0, line.find(" | plain"));
+}
+
+TEST(StatsLine, leaves_out_a_rate_that_there_is_none_of) {
+    Generation one;
+    one.n_prompt = one.n_computed = 1;
+    one.prompt_ms = 8, one.generate_ms = 1;
+    one.tokens = {7};
+    AnswerStats stats;
+    stats.prompt_tok_s = 125;
+    EXPECT_EQ(line_of(one, stats),
+              "load 0 ms | prompt 1 token in 8 ms, 125.0 tok/s | generated 1 token in 1 ms");
+    one.tokens = {7, 7};
+    stats.generate_tok_s = 500;
+    EXPECT_EQ(line_of(one, stats),
+              "load 0 ms | prompt 1 token in 8 ms, 125.0 tok/s | generated 2 tokens in 1 ms, 500.0 "
+              "tok/s");
+}
+
+TEST(StatsLine, says_how_much_of_a_prompt_was_computed) {
+    Generation cancelled;
+    cancelled.n_prompt = 6063, cancelled.n_computed = 32, cancelled.n_reused = 10;
+    cancelled.prompt_ms = 179;
+    EXPECT_FALSE(cancelled.prompt_is_whole());
+    EXPECT_EQ(
+        line_of(cancelled, {}),
+        "load 0 ms | prompt 42 of 6063 tokens (10 of them kept) in 179 ms | generated 0 tokens "
+        "in 0 ms");
+}
+
 }  // namespace
 }  // namespace ridge

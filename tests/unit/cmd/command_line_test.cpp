@@ -124,6 +124,29 @@ TEST(CommandLine, takes_what_is_missing_from_the_environment) {
     EXPECT_EQ(argued.n, 3) << "arguments win";
 }
 
+TEST(CommandLine, each_long_name_has_a_variable_and_the_last_ones_comes_first) {
+    std::string format;
+    auto error = [&] {
+        CommandLine line("sample", "A sample.", "ridge sample");
+        line.value("-o,--output-format,--output", "FORMAT", "a format",
+                   [&](Where where, const std::string& text) {
+                       format = parse_choice(where, text, {"md", "csv"});
+                   });
+        try {
+            line.parse({});
+        } catch (const Error& e) {
+            return std::string(e.what());
+        }
+        for (const auto& [spelling, variable] : line.from_variables()) format += " " + variable;
+        return std::string("no error");
+    };
+    Variable other("RIDGE_OUTPUT_FORMAT", "csv");
+    EXPECT_EQ(error(), "no error");
+    EXPECT_EQ(format, "csv RIDGE_OUTPUT_FORMAT RIDGE_OUTPUT_FORMAT RIDGE_OUTPUT_FORMAT");
+    Variable own("RIDGE_OUTPUT", "xml");
+    EXPECT_EQ(error(), "RIDGE_OUTPUT \"xml\": expected one of md, csv");
+}
+
 TEST(CommandLine, a_bad_variable_is_reported_by_its_name) {
     {
         Variable n("RIDGE_N_PREDICT", "many");
@@ -132,7 +155,8 @@ TEST(CommandLine, a_bad_variable_is_reported_by_its_name) {
         EXPECT_EQ(Sample().error({"-n", "1"}), "no error");
     }
     Variable json("RIDGE_JSON", "maybe");
-    EXPECT_EQ(Sample().error({}), "RIDGE_JSON \"maybe\": expected 1 or 0");
+    EXPECT_EQ(Sample().error({}),
+              "RIDGE_JSON \"maybe\": expected 1, true, yes or on, or 0, false, no or off");
 }
 
 TEST(CommandLine, a_variable_that_means_nothing_is_not_looked_at) {

@@ -373,10 +373,10 @@ TEST(Engine, refuses_bad_options) {
     expect_words(message([](OpenOptions& o) { o.model = "synth:gpt-5:Q4_0"; }),
                  {"gpt-5", "tiny-llama3"});
     expect_words(message([](OpenOptions& o) { o.cache_type_k = "q3"; }),
-                 {"-ctk q3", "f32, f16, bf16"});
-    expect_words(message([](OpenOptions& o) { o.device = "tpu"; }), {"--device tpu", "cpu"});
+                 {"-ctk \"q3\"", "f32, f16, bf16"});
+    expect_words(message([](OpenOptions& o) { o.device = "tpu"; }), {"--device \"tpu\"", "cpu"});
     expect_words(message([](OpenOptions& o) { o.checkpoint = "warp"; }),
-                 {"--checkpoint warp", "ref, plain"});
+                 {"--checkpoint \"warp\"", "ref, plain"});
     expect_words(message([](OpenOptions& o) { o.n_ctx = int64_t{1} << 40; }), {"-c 1099511627776"});
 }
 
