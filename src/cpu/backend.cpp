@@ -198,32 +198,45 @@ uint64_t sum_words(const std::byte* data, size_t n_bytes) {
     return sum;
 }
 
-// The weights that a decode step reads, each byte once, in the order of addresses; what lies side
-// by side is one run.
-std::vector<std::span<const std::byte>> runs_of_weights(const Model& model) {
-    std::vector<std::span<const std::byte>> spans, runs;
-    for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
-        if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
-        for (const auto& span : spans_in_memory(tensor)) spans.push_back(span);
-    });
+using Spans = std::vector<std::span<const std::byte>>;
+
+// In the order of addresses, each byte once; spans that touch become one.
+Spans joined(Spans spans) {
     std::sort(spans.begin(), spans.end(),
               [](const auto& a, const auto& b) { return a.data() < b.data(); });
+    Spans runs;
     for (const auto& span : spans) {
         const std::byte* end = runs.empty() ? nullptr : runs.back().data() + runs.back().size();
         if (runs.empty() || span.data() > end) {
             runs.push_back(span);
-        } else if (span.data() + span.size() > end) {  // it may begin within, in files of a kind
+        } else if (span.data() + span.size() > end) {  // a file's tensors may overlap
             runs.back() = {runs.back().data(), span.data() + span.size()};
         }
     }
     return runs;
 }
 
+// Where the weights lie that a decode step reads.
+Spans runs_of_weights(const Model& model) {
+    Spans runs;
+    for_each_side_by_side(model.weights, model.config.tied_head, [&](auto tensors) {
+        if (tensors[0] == &model.weights.embedding && !model.config.tied_head) return;
+        Spans parts;
+        for (const Tensor* tensor : tensors) {
+            const Spans of_tensor = spans_in_memory(*tensor);
+            parts.insert(parts.end(), of_tensor.begin(), of_tensor.end());
+        }
+        const Spans few = joined(std::move(parts));
+        runs.insert(runs.end(), few.begin(), few.end());
+    });
+    return joined(std::move(runs));
+}
+
 // Reads all weights as they lie, at least twice and over and over for some 50 ms, and takes the
 // best pass: what stays in a cache from one decode step to the next does so here.
 double CpuBackend::measure_read_gbps(const Model& model) {
     constexpr size_t kPiece = size_t{256} << 10;
-    std::vector<std::span<const std::byte>> pieces;
+    Spans pieces;
     size_t total = 0;
     for (const auto& run : runs_of_weights(model)) {
         total += run.size();
