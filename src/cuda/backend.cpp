@@ -9,8 +9,10 @@
 #include "cuda/check.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
+#include "cuda/graph.h"
 #include "cuda/mirror.h"
 #include "cuda/read_wall.h"
+#include "cuda/sample_mirror.h"
 #include "cuda/tiles.h"
 #include "cuda/upload.h"
 #include "model/batch_size.h"
@@ -68,11 +70,13 @@ class CudaBackend : public Backend {
           memory_limit_(options.memory_bytes),
           pool_(options.threads),
           stream_(options.device) {
-        context_.stream = stream_.get();
+        context_.stream = stream_.get(), context_.graphs = &graphs_;
         check(cudaDeviceGetAttribute(&context_.shared_bytes_an_sm,
                                      cudaDevAttrMaxSharedMemoryPerMultiprocessor, options.device),
               "shared memory of a multiprocessor");
         context_.n_sms = device_.n_sms, context_.capability = device_.capability;
+        arrivals_ = alloc(cuda::kArrivals * sizeof(uint32_t));
+        context_.arrivals = reinterpret_cast<uint32_t*>(arrivals_.data());
     }
     ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -113,13 +117,13 @@ class CudaBackend : public Backend {
             const auto n_bytes = static_cast<size_t>(least_bytes(*weight, layout));
             if (events.taking) events.taking(static_cast<int64_t>(n_bytes));
             const Tensor original = *weight;
-            const Buffer& memory = weights_.emplace_back(alloc(n_bytes));
+            std::byte* memory = take_weights(n_bytes);
             if (weight->n_dims == 1) {
-                send_vector(*weight, memory.data());
+                send_vector(*weight, memory);
             } else if (!is_packed(*weight, layout)) {
-                send_planes(*weight, memory.data());
+                send_planes(*weight, memory);
             } else {
-                send_parts(*weight, layout, memory.data());
+                send_parts(*weight, layout, memory);
             }
             if (events.copied) events.copied(original);
         }
@@ -148,6 +152,7 @@ class CudaBackend : public Backend {
                                int n_logit_rows) override {
         use();
         check(cudaStreamSynchronize(stream_.get()), "planning");
+        graphs_.clear();
         release(logits_), release(scratch_memory_);
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
@@ -156,6 +161,8 @@ class CudaBackend : public Backend {
             cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
                               model.rope_table, stream_.get());
         context_.mirror = mirror_.mirror();
+        sampling_ = cuda::SampleMirror(n_logit_rows, stream_.get());
+        context_.sampling = &sampling_;
         scratch_ = {};
         std::vector<Fallback> fallbacks;
         for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
@@ -197,6 +204,21 @@ class CudaBackend : public Backend {
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
 
+    // Weights lie one behind the other, as a step reads them, in blocks that large pages map.
+    std::byte* take_weights(size_t n_bytes) {
+        constexpr size_t kBlockBytes = size_t{512} << 20, kAlign = 256;
+        n_bytes = (n_bytes + kAlign - 1) / kAlign * kAlign;
+        if (n_weights_left_ < n_bytes) {
+            // What is left of memory at the end is taken as it is wanted.
+            const size_t block = free_memory_bytes() > 4 * kBlockBytes + n_bytes
+                                     ? std::max(kBlockBytes, n_bytes)
+                                     : n_bytes;
+            weights_.push_back(alloc(block));
+            weights_end_ = weights_.back().data(), n_weights_left_ = block;
+        }
+        n_weights_left_ -= n_bytes, weights_end_ += n_bytes;
+        return weights_end_ - n_bytes;
+    }
     // F32 weights stay as they are.
     static bool is_packed(const Tensor& weight, const Layout& layout) {
         return layout.rows_in_part > 0 && cuda::has_tiles(weight.format->id);
@@ -284,9 +306,14 @@ class CudaBackend : public Backend {
     ThreadPool pool_;
     Stream stream_;
     cuda::Context context_;
+    cuda::GraphCache graphs_;
     std::optional<cuda::Upload> upload_;
+    Buffer arrivals_;
     std::vector<Buffer> weights_;
+    std::byte* weights_end_ = nullptr;
+    size_t n_weights_left_ = 0;  // behind weights_end_ in the last block
     cuda::BatchMirror mirror_;
+    cuda::SampleMirror sampling_;
     Buffer scratch_memory_, logits_, host_logits_;
     Scratch scratch_;
     StepResult result_;

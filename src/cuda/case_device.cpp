@@ -5,6 +5,7 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/mirror.h"
+#include "cuda/sample_mirror.h"
 
 namespace ridge {
 namespace {
@@ -16,6 +17,7 @@ class CudaCaseDevice : public CaseDevice {
   public:
     explicit CudaCaseDevice(const CudaOptions& options) : backend_(make_cuda_backend(options)) {
         context_ = *static_cast<const cuda::Context*>(backend_->caps().kernels);
+        context_.graphs = nullptr;
     }
 
     Caps caps() const {
@@ -46,6 +48,9 @@ class CudaCaseDevice : public CaseDevice {
     void begin(const Batch& batch, const RopeTable& rope, int64_t n_pages) override {
         mirror_ = cuda::BatchMirror(batch.n_rows(), n_pages, rope, context_.stream);
         context_.mirror = mirror_.mirror();
+        sampling_ =
+            cuda::SampleMirror(static_cast<int64_t>(batch.logit_rows.size()), context_.stream);
+        context_.sampling = &sampling_;
         wait();
         mirror_.send(batch, context_.stream);
     }
@@ -55,6 +60,7 @@ class CudaCaseDevice : public CaseDevice {
     std::unique_ptr<Backend> backend_;
     cuda::Context context_;
     cuda::BatchMirror mirror_;
+    cuda::SampleMirror sampling_;
 };
 
 }  // namespace

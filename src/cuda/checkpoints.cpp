@@ -1,5 +1,7 @@
 #include "cuda/checkpoints.h"
 
+#include "cuda/fused.h"
+#include "cuda/graph.h"
 #include "cuda/matvec.h"
 #include "cuda/plain.h"
 #include "cuda/tiles.h"
@@ -23,6 +25,18 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.ops.matmul.set("matvec", matmul_tiles, unfit_for_tiles);
          tables.ops.embed_rows.set("matvec", embed_rows_tiles, unfit_for_embedding);
      }},
+    {"fused",
+     "norms, residuals and SwiGLU within the products of decode rows; heads' norms, RoPE and the "
+     "cache in one kernel",
+     [](Tables& tables, const Caps&) {
+         tables.stages.attn_in.set("fused", attn_in_fused);
+         tables.stages.attn_out.set("fused", attn_out_fused);
+         tables.stages.ffn_in.set("fused", ffn_in_fused);
+         tables.stages.ffn_out.set("fused", ffn_out_fused);
+         tables.stages.head.set("fused", head_fused);
+     }},
+    {"graph", "a decode step captured once for each batch size, replayed for every position",
+     [](Tables& tables, const Caps&) { tables.step.set("graph", step_in_graph); }},
 };
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/check.h"
+#include "cuda/check.h"
 #include "model/batch.h"
 #include "model/step.h"
 
@@ -35,6 +37,12 @@ struct Mirror {
     double* rope_frequency;    // [d_rope / 2], of the model
 };
 
+// Counters for blocks of one kernel to tell which of them is the last to arrive.
+constexpr int kArrivals = 4096;
+
+class GraphCache;    // cuda/graph.h
+class SampleMirror;  // cuda/sample_mirror.h
+
 // What kernels need beside their operands: Tables::kernels of this backend.
 struct Context {
     cudaStream_t stream = nullptr;
@@ -42,11 +50,32 @@ struct Context {
     int shared_bytes_an_sm = 0;
     int capability = 0;  // 90 for 9.0
     Mirror mirror{};
+    // [kArrivals] zeros, to which the last block of those that count sets its counter back.
+    uint32_t* arrivals = nullptr;
+    SampleMirror* sampling = nullptr;
+    GraphCache* graphs = nullptr;  // null: steps are not captured
 };
 
 inline const Context& context_of(const Step& s) {
     CHECK(s.tables.kernels != nullptr);
     return *static_cast<const Context*>(s.tables.kernels);
+}
+
+// Launches a kernel that calls wait_for_previous_kernel() (device/async.cuh): where the device can,
+// it starts while the one before it ends.
+template <class... Parameters, class... Arguments>
+void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid,
+                      unsigned n_threads, size_t shared_bytes, std::string_view name,
+                      const Arguments&... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid, config.blockDim = dim3(n_threads);
+    config.dynamicSmemBytes = shared_bytes, config.stream = c.stream;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute, config.numAttrs = c.capability >= 90 ? 1 : 0;
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name);
 }
 
 // Device address of the first element.

@@ -7,9 +7,11 @@
 #include "cuda/matvec.h"
 #include "cuda/tiles.h"
 
-// matvec: out[i, j] = sum_k x[i, k] w[j, k] + bias[j], for up to eight rows i
+// matvec: p[i, j] = sum_k n(x)[i, k] w[j, k] + bias[j], for up to eight rows i
+//   n(x) = x, or x / sqrt(mean(x^2) + eps) * norm; what becomes of p: Epilogue
 //
-//   x [n_rows, d_in] f32, rounded to bf16; w in tiles of 16 rows; sums f32; out f32.
+//   x [n_rows, d_in] f32, n(x) without its divisor rounded to bf16; w in tiles of 16 rows; sums
+//   f32; out f32.
 //
 // Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: those that
 // are not there are zero, so that one row and eight take the same time and the same order of sums.
@@ -24,7 +26,7 @@ namespace ridge::cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps, kColumns = 8;
-constexpr int kBlocksAnSm = 2;
+constexpr int kBlocksAnSm = 4;
 
 // How scales travel: copied to a chunk's stage by the lanes of each g.
 template <Scales scales>
@@ -33,7 +35,7 @@ struct Scaling {
     static constexpr int kBytes = scale_bytes(scales), kSuperBytes = super_bytes(scales);
 
     __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
-                                int64_t chunk, int lane) {
+                                int chunk, int lane) {
         constexpr int kEach = kBytes / 8, kSuperEach = kSuperBytes / 8;
         if (lane % 4 == 0) {
             const int at = lane / 4 * kEach;
@@ -55,11 +57,11 @@ struct GroupScaling {
     static constexpr int kBytes = 2 * 8 * 4 * static_cast<int>(sizeof(T)), kSuperBytes = 0;
 
     __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
-                                int64_t chunk, int lane) {
+                                int chunk, int lane) {
         constexpr int kEach = 4 * static_cast<int>(sizeof(T));
         const int block = lane % 4, place = lane / 4;
         if (block >= 2) return;
-        const int64_t group = (chunk * kTileChunk + 32 * block) / g.group_size;
+        const int group = (chunk * kTileChunk + 32 * block) / g.group_size;
         copy_async<kEach>(stage + (8 * block + place) * kEach,
                           part + g.scales + (8 * group + place) * kEach);
     }
@@ -67,7 +69,7 @@ struct GroupScaling {
 
 struct NoScaling {
     static constexpr int kBytes = 0, kSuperBytes = 0;
-    __device__ static void copy(uint8_t*, const uint8_t*, const TileGeometry&, int64_t, int) {}
+    __device__ static void copy(uint8_t*, const uint8_t*, const TileGeometry&, int, int) {}
 };
 
 // One weight of a call, and where its products go.
@@ -86,23 +88,29 @@ struct MatvecArgs {
     TileGeometry geometry;  // the same for all
     const float* x;         // [n_rows, d_in]
     int64_t x_stride, d_in;
-    int n_rows;  // 1 to 8
+    int n_rows;         // 1 to 8
+    const float* norm;  // [d_in]: x is normed with it; or null
+    float eps;
+    Epilogue epilogue;
     float* out;
     int64_t out_stride;
+
+    // Tiles of one unit, that one block finishes together: of gate and of up.
+    __host__ __device__ int n_sides() const { return epilogue == Epilogue::kSwiglu ? 2 : 1; }
 };
 
 template <Codes codes, class Scaling>
 struct Stage {
     static constexpr int kCodes = code_bytes(codes), kHigh = high_bytes(codes);
     static constexpr int kBytes = kCodes + kHigh + Scaling::kBytes + Scaling::kSuperBytes;
-    // As many as keep some 40 KB of a block on their way.
-    static constexpr int kStages = kBytes <= 700 ? 7 : kBytes <= 900 ? 6 : kBytes <= 1400 ? 4 : 3;
+    // As many as keep some 24 KB of a block on their way.
+    static constexpr int kStages = kBytes <= 700 ? 5 : kBytes <= 900 ? 4 : 3;
 };
 
-// Where elements of x lie in shared memory, so that a lane's of the four mma of a chunk are side by
-// side.
-__device__ inline int64_t place_of(int64_t k) {
-    return k / 64 * 64 + k % 16 / 4 * 16 + k % 64 / 16 * 4 + k % 4;
+// Elements of x lie in shared memory so that a lane's of the four mma of a chunk are side by side:
+// quad q, elements 4 q to 4 q + 3, is number
+__device__ inline int quad_place(int q) {
+    return q / 16 * 16 + q % 4 * 4 + q / 4 % 4;
 }
 
 // Bytes from one row of x to the next in shared memory: rows start 32 bytes apart modulo the banks.
@@ -110,53 +118,106 @@ __host__ __device__ inline int64_t x_pitch_bytes(int64_t n_chunks) {
     return (n_chunks * 128 + 255) / 256 * 256 + 32;
 }
 
+// Shared memory: x, sums of its sixteens, squares of its rows [kWarps, kColumns], partial sums
+// [2, n_sides, kWarps, kTileRows, n_kept], ring.
 struct SharedPlan {
-    int64_t sums, partials, ring, n_bytes;  // x at 0
+    int64_t sums, squares, partials, ring, n_bytes;  // x at 0
+    int n_kept;                                      // columns of partial sums: n_rows, made even
 };
-__host__ __device__ inline SharedPlan shared_plan(int64_t n_chunks, int n_rows, bool has_sums,
-                                                  int ring_bytes) {
+__host__ __device__ inline SharedPlan shared_plan(int64_t n_chunks, int n_rows, int n_sides,
+                                                  bool has_sums, int ring_bytes) {
     SharedPlan plan;
+    plan.n_kept = (n_rows + 1) / 2 * 2;
     plan.sums = (n_rows * x_pitch_bytes(n_chunks) + 15) / 16 * 16;
-    plan.partials = plan.sums + (has_sums ? n_chunks * 4 * kColumns * 4 : 0);
-    plan.ring = plan.partials + 2 * kWarps * kTileRows * kColumns * 4;
+    plan.squares = plan.sums + (has_sums ? n_chunks * 4 * kColumns * 4 : 0);
+    plan.partials = plan.squares + kWarps * kColumns * 4;
+    plan.ring = plan.partials + int64_t{2} * n_sides * kWarps * kTileRows * plan.n_kept * 4;
     plan.n_bytes = plan.ring + ring_bytes;
     return plan;
 }
 
-// The rows of x as bf16, zeros behind the last column, and the sums of every sixteen.
-__device__ void load_x(const MatvecArgs& a, int64_t n_chunks, uint8_t* x_shared, float* sums) {
-    const int64_t n = n_chunks * kTileChunk, pitch = x_pitch_bytes(n_chunks);
-    for (int64_t i = threadIdx.x; i < a.n_rows * n; i += kThreads) {
-        const int64_t row = i / n, k = i % n;
-        const float value = k < a.d_in ? a.x[row * a.x_stride + k] : 0.0f;
-        reinterpret_cast<__nv_bfloat16*>(x_shared + row * pitch)[place_of(k)] =
-            __float2bfloat16_rn(value);
-    }
-    __syncthreads();  // x is complete before its sums are taken
-    if (sums == nullptr) return;
-    for (int64_t i = threadIdx.x; i < 4 * n_chunks * kColumns; i += kThreads) {
-        const int64_t sixteen = i / kColumns, row = i % kColumns;
-        float sum = 0;
-        if (row < a.n_rows) {
-            const auto* x = reinterpret_cast<const __nv_bfloat16*>(x_shared + row * pitch);
-            for (int k = 0; k < 16; k++) sum += __bfloat162float(x[place_of(16 * sixteen + k)]);
+__device__ inline float4 load_quad(const float* row, int q, int d_in, bool aligned) {
+    const int k = 4 * q;
+    if (aligned && k + 4 <= d_in) return *reinterpret_cast<const float4*>(row + k);
+    float4 quad = make_float4(0, 0, 0, 0);
+    if (k < d_in) quad.x = row[k];
+    if (k + 1 < d_in) quad.y = row[k + 1];
+    if (k + 2 < d_in) quad.z = row[k + 2];
+    if (k + 3 < d_in) quad.w = row[k + 3];
+    return quad;
+}
+
+// The rows of x as bf16, zeros behind the last column, and the sums of every sixteen, which four
+// neighbouring lanes have. `sums` [4 n_chunks, kColumns]; what belongs to rows that are not there
+// is left as it is, and ends in sums that nobody reads.
+template <bool has_sums>
+__device__ void load_x(const MatvecArgs& a, int n_chunks, uint8_t* x_shared, float* sums,
+                       float* squares) {
+    constexpr int kAtOnce = 4;  // loads in flight
+    const int n_quads = 16 * n_chunks, d_in = static_cast<int>(a.d_in);
+    const bool aligned = a.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
+    for (int row = 0; row < a.n_rows; row++) {
+        const float* x = a.x + row * a.x_stride;
+        float square = 0;
+        auto* to = reinterpret_cast<uint2*>(x_shared + row * x_pitch_bytes(n_chunks));
+        for (int first = static_cast<int>(threadIdx.x) & ~31; first < n_quads;
+             first += kAtOnce * kThreads) {
+            float4 quads[kAtOnce];
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
+                quads[i] = load_quad(x, q, d_in, aligned);
+            }
+            if (a.norm != nullptr) {
+#pragma unroll
+                for (int i = 0; i < kAtOnce; i++) {
+                    const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
+                    float4& quad = quads[i];
+                    square = fmaf(quad.x, quad.x, square), square = fmaf(quad.y, quad.y, square);
+                    square = fmaf(quad.z, quad.z, square), square = fmaf(quad.w, quad.w, square);
+                    const float4 w = load_quad(a.norm, q, d_in, true);
+                    quad = make_float4(quad.x * w.x, quad.y * w.y, quad.z * w.z, quad.w * w.w);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
+                const __nv_bfloat162 low = __floats2bfloat162_rn(quads[i].x, quads[i].y),
+                                     high = __floats2bfloat162_rn(quads[i].z, quads[i].w);
+                if (q < n_quads) {
+                    to[quad_place(q)] = make_uint2(reinterpret_cast<const uint32_t&>(low),
+                                                   reinterpret_cast<const uint32_t&>(high));
+                }
+                if constexpr (has_sums) {
+                    const float2 l = __bfloat1622float2(low), h = __bfloat1622float2(high);
+                    float sum = (l.x + l.y) + (h.x + h.y);
+                    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+                    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                    if (q < n_quads && q % 4 == 0) sums[q / 4 * kColumns + row] = sum;
+                }
+            }
         }
-        sums[i] = sum;
+        if (a.norm == nullptr) continue;
+        for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
+        if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32 * kColumns + row] = square;
     }
-    __syncthreads();  // sums are complete before they are read
+    __syncthreads();  // x and its sums are complete before they are read
 }
 
 template <Codes codes, class Scaling>
-__global__ void __launch_bounds__(kThreads) matvec_kernel(const __grid_constant__ MatvecArgs a) {
+__global__ void __launch_bounds__(kThreads, kBlocksAnSm)
+    matvec_kernel(const __grid_constant__ MatvecArgs a) {
     using Stage = Stage<codes, Scaling>;
     constexpr bool kScaled = Scaling::kBytes > 0;
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4;
-    const int64_t n_chunks = a.geometry.n_chunks;
-    const SharedPlan plan = shared_plan(n_chunks, a.n_rows, kScaled, 0);
+    const int n_chunks = static_cast<int>(a.geometry.n_chunks);
+    const int n_sides = a.n_sides();
+    const SharedPlan plan = shared_plan(n_chunks, a.n_rows, n_sides, kScaled, 0);
     uint8_t* ring = shared + plan.ring + warp * Stage::kStages * Stage::kBytes;
     auto* sums = reinterpret_cast<float*>(shared + plan.sums);
+    auto* squares = reinterpret_cast<float*>(shared + plan.squares);
     auto* partials = reinterpret_cast<float*>(shared + plan.partials);
 
     auto weight_of = [&](int tile) -> const TileWeight& {
@@ -169,17 +230,16 @@ __global__ void __launch_bounds__(kThreads) matvec_kernel(const __grid_constant_
         return weight.data + (tile - weight.first_tile) * weight.part_bytes;
     };
 
+    // The tile of a unit: units are the tiles of all weights, or with two sides those of each.
+    const int n_units = n_sides == 2 ? a.weights[1].first_tile : a.n_tiles;
+    auto tile_of = [&](int unit, int side) { return unit + side * n_units; };
+
     // The chunk that is copied next: ahead of the one that is multiplied, by kStages - 1.
-    int next_tile = static_cast<int>(blockIdx.x), next_stage = 0;
-    int64_t next_chunk = warp;
-    const uint8_t* next_part = next_tile < a.n_tiles ? part_of(next_tile) : nullptr;
+    int next_unit = static_cast<int>(blockIdx.x), next_side = 0, next_chunk = warp, next_stage = 0;
+    const uint8_t* next_part = next_unit < n_units ? part_of(next_unit) : nullptr;
+    if (warp >= n_chunks) next_unit = n_units;  // a warp without chunks
     auto copy_next = [&] {
-        while (next_tile < a.n_tiles && next_chunk >= n_chunks) {
-            next_tile += static_cast<int>(gridDim.x), next_chunk = warp;
-            if (warp >= n_chunks) next_tile = a.n_tiles;  // a warp without chunks
-            if (next_tile < a.n_tiles) next_part = part_of(next_tile);
-        }
-        if (next_tile < a.n_tiles) {
+        if (next_unit < n_units) {
             uint8_t* stage = ring + next_stage * Stage::kBytes;
             const uint8_t* from = next_part + next_chunk * Stage::kCodes;
 #pragma unroll
@@ -195,6 +255,13 @@ __global__ void __launch_bounds__(kThreads) matvec_kernel(const __grid_constant_
             Scaling::copy(stage + Stage::kCodes + Stage::kHigh, next_part, a.geometry, next_chunk,
                           lane);
             next_chunk += kWarps;
+            if (next_chunk >= n_chunks) {
+                next_chunk = warp;
+                if (++next_side == n_sides) {
+                    next_side = 0, next_unit += static_cast<int>(gridDim.x);
+                }
+                if (next_unit < n_units) next_part = part_of(tile_of(next_unit, next_side));
+            }
         }
         commit_copies();  // also where there is none: groups are counted
         next_stage = next_stage + 1 == Stage::kStages ? 0 : next_stage + 1;
@@ -203,87 +270,112 @@ __global__ void __launch_bounds__(kThreads) matvec_kernel(const __grid_constant_
 
     wait_for_previous_kernel();  // weights are nobody's product; x is
     let_next_kernel_start();
-    load_x(a, n_chunks, shared, kScaled ? sums : nullptr);
+    load_x<kScaled>(a, n_chunks, shared, sums, squares);
 
     int stage_index = 0, parity = 0;
-    for (int tile = static_cast<int>(blockIdx.x); tile < a.n_tiles;
-         tile += static_cast<int>(gridDim.x), parity ^= 1) {
-        float total[4] = {};
-        for (int64_t chunk = warp; chunk < n_chunks; chunk += kWarps) {
-            wait_for_copies<Stage::kStages - 2>();
-            __syncwarp();  // what the other lanes copied has arrived, too
-            const uint8_t* stage = ring + stage_index * Stage::kBytes;
-            stage_index = stage_index + 1 == Stage::kStages ? 0 : stage_index + 1;
-            uint4 x_words[2] = {};  // of the four mma, two words each
-            if (g < a.n_rows) {
-                const auto* at = reinterpret_cast<const uint4*>(
-                    shared + g * x_pitch_bytes(n_chunks) + (chunk * 64 + t * 16) * 2);
-                x_words[0] = at[0], x_words[1] = at[1];
-            }
-            const ChunkCodes<codes> weights(stage, stage + Stage::kCodes, lane);
-            if constexpr (kScaled) {
-                const typename Scaling::Of scales(
-                    stage + Stage::kCodes + Stage::kHigh,
-                    stage + Stage::kCodes + Stage::kHigh + Scaling::kBytes, g);
-                constexpr int kMmas = Scaling::Of::kBlock / 16;
-                const float taken =
-                    static_cast<float>(ChunkCodes<codes>::kBias + a.geometry.kind.offset);
+    const int side_floats = kWarps * kTileRows * plan.n_kept;
+    for (int unit = static_cast<int>(blockIdx.x); unit < n_units;
+         unit += static_cast<int>(gridDim.x), parity ^= 1) {
+        float* of_unit = partials + parity * n_sides * side_floats;
+        for (int side = 0; side < n_sides; side++) {
+            float total[4] = {};
+            for (int chunk = warp; chunk < n_chunks; chunk += kWarps) {
+                wait_for_copies<Stage::kStages - 2>();
+                __syncwarp();  // what the other lanes copied has arrived, too
+                const uint8_t* stage = ring + stage_index * Stage::kBytes;
+                stage_index = stage_index + 1 == Stage::kStages ? 0 : stage_index + 1;
+                uint4 x_words[2] = {};  // of the four mma, two words each
+                if (g < a.n_rows) {
+                    const auto* at = reinterpret_cast<const uint4*>(
+                        shared + g * x_pitch_bytes(n_chunks) + (chunk * 64 + t * 16) * 2);
+                    x_words[0] = at[0], x_words[1] = at[1];
+                }
+                const ChunkCodes<codes> weights(stage, stage + Stage::kCodes, lane);
+                if constexpr (kScaled) {
+                    const typename Scaling::Of scales(
+                        stage + Stage::kCodes + Stage::kHigh,
+                        stage + Stage::kCodes + Stage::kHigh + Scaling::kBytes, g);
+                    constexpr int kMmas = Scaling::Of::kBlock / 16;
+                    const float taken =
+                        static_cast<float>(ChunkCodes<codes>::kBias + a.geometry.kind.offset);
 #pragma unroll
-                for (int block = 0; block < 4 / kMmas; block++) {
-                    float block_sums[4] = {};
-                    ColumnSums x_sums{0, 0};
+                    for (int block = 0; block < 4 / kMmas; block++) {
+                        float block_sums[4] = {};
+                        ColumnSums x_sums{0, 0};
 #pragma unroll
-                    for (int m = block * kMmas; m < (block + 1) * kMmas; m++) {
+                        for (int m = block * kMmas; m < (block + 1) * kMmas; m++) {
+                            const uint32_t b[2] = {word_of(x_words[m / 2], m % 2 * 2),
+                                                   word_of(x_words[m / 2], m % 2 * 2 + 1)};
+#pragma unroll
+                            for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
+                                uint32_t operand[4];
+                                weights.operand(m, p, operand);
+                                mma_bf16(block_sums, operand, b);
+                            }
+                            const float2 both = reinterpret_cast<const float2*>(
+                                sums + (chunk * 4 + m) * kColumns)[t];
+                            x_sums.a += both.x, x_sums.b += both.y;
+                        }
+                        scales.apply(block, taken, block_sums, x_sums, total);
+                    }
+                } else {
+#pragma unroll
+                    for (int m = 0; m < 4; m++) {
                         const uint32_t b[2] = {word_of(x_words[m / 2], m % 2 * 2),
                                                word_of(x_words[m / 2], m % 2 * 2 + 1)};
 #pragma unroll
                         for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
                             uint32_t operand[4];
                             weights.operand(m, p, operand);
-                            mma_bf16(block_sums, operand, b);
+                            mma_bf16(total, operand, b);
                         }
-                        const float2 both =
-                            reinterpret_cast<const float2*>(sums + (chunk * 4 + m) * kColumns)[t];
-                        x_sums.a += both.x, x_sums.b += both.y;
-                    }
-                    scales.apply(block, taken, block_sums, x_sums, total);
-                }
-            } else {
-#pragma unroll
-                for (int m = 0; m < 4; m++) {
-                    const uint32_t b[2] = {word_of(x_words[m / 2], m % 2 * 2),
-                                           word_of(x_words[m / 2], m % 2 * 2 + 1)};
-#pragma unroll
-                    for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
-                        uint32_t operand[4];
-                        weights.operand(m, p, operand);
-                        mma_bf16(total, operand, b);
                     }
                 }
+                __syncwarp();  // all lanes have read the stage before it is copied to
+                copy_next();
             }
-            __syncwarp();  // all lanes have read the stage before it is copied to
-            copy_next();
+            float* mine = of_unit + side * side_floats + warp * kTileRows * plan.n_kept;
+            if (2 * t < plan.n_kept) {
+                *reinterpret_cast<float2*>(mine + g * plan.n_kept + 2 * t) =
+                    make_float2(total[0], total[1]);
+                *reinterpret_cast<float2*>(mine + (g + 8) * plan.n_kept + 2 * t) =
+                    make_float2(total[2], total[3]);
+            }
         }
-        float* of_tile = partials + parity * kWarps * kTileRows * kColumns;
-        float* mine = of_tile + warp * kTileRows * kColumns;
-        *reinterpret_cast<float2*>(mine + g * kColumns + 2 * t) = make_float2(total[0], total[1]);
-        *reinterpret_cast<float2*>(mine + (g + 8) * kColumns + 2 * t) =
-            make_float2(total[2], total[3]);
-        // Orders the warps' sums before they are added; those of the tile after next, which use the
-        // same room, come behind the next tile's barrier.
+        // Orders the warps' sums before they are added; those of the unit after next, which use the
+        // same room, come behind the next unit's barrier.
         __syncthreads();
-        const int row = static_cast<int>(threadIdx.x) / kColumns,
-                  column = static_cast<int>(threadIdx.x) % kColumns;
-        const TileWeight& weight = weight_of(tile);
-        const int64_t j = int64_t{tile - weight.first_tile} * kTileRows + row;
-        if (row < kTileRows && column < a.n_rows && j < weight.n_rows) {
+        const int row = static_cast<int>(threadIdx.x) % kTileRows,
+                  column = static_cast<int>(threadIdx.x) / kTileRows;
+        const TileWeight& weight = weight_of(unit);
+        const int64_t j = int64_t{unit - weight.first_tile} * kTileRows + row;
+        if (column >= a.n_rows || j >= weight.n_rows) continue;
+        float inverse = 1;
+        if (a.norm != nullptr) {
+            float square = 0;
+            for (int w = 0; w < kWarps; w++) square += squares[w * kColumns + column];
+            inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
+        }
+        auto product = [&](int side, const float* bias) {
             float sum = 0;
 #pragma unroll
             for (int w = 0; w < kWarps; w++) {
-                sum += of_tile[(w * kTileRows + row) * kColumns + column];
+                sum += of_unit[side * side_floats + (w * kTileRows + row) * plan.n_kept + column];
             }
-            if (weight.bias != nullptr) sum += weight.bias[j];
-            a.out[column * a.out_stride + weight.column + j] = sum;
+            return sum * inverse + (bias == nullptr ? 0 : bias[j]);
+        };
+        const float p = product(0, weight.bias);
+        float* to = a.out + column * a.out_stride + weight.column + j;
+        switch (a.epilogue) {
+            case Epilogue::kStore:
+                *to = p;
+                break;
+            case Epilogue::kAdd:
+                *to += p;
+                break;
+            case Epilogue::kSwiglu:
+                *to = p / (1 + __expf(-p)) * product(1, a.weights[1].bias);
+                break;
         }
     }
 }
@@ -292,8 +384,9 @@ template <Codes codes, class Scaling>
 void launch(const MatvecArgs& a, const Context& c) {
     using Stage = Stage<codes, Scaling>;
     const auto kernel = matvec_kernel<codes, Scaling>;
-    const SharedPlan plan = shared_plan(a.geometry.n_chunks, a.n_rows, Scaling::kBytes > 0,
-                                        kWarps * Stage::kStages * Stage::kBytes);
+    const SharedPlan plan =
+        shared_plan(a.geometry.n_chunks, a.n_rows, a.n_sides(), Scaling::kBytes > 0,
+                    kWarps * Stage::kStages * Stage::kBytes);
     const auto shared_bytes = static_cast<int>(plan.n_bytes);
     if (shared_bytes > 48 << 10) {
         check(
@@ -302,10 +395,9 @@ void launch(const MatvecArgs& a, const Context& c) {
     }
     const int blocks_an_sm =
         std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAnSm);
-    const int grid = std::min(a.n_tiles, c.n_sms * blocks_an_sm);
-    kernel<<<static_cast<unsigned>(grid), kThreads, static_cast<size_t>(shared_bytes), c.stream>>>(
-        a);
-    check_launch("matvec");
+    const int grid = std::min(a.n_tiles / a.n_sides(), c.n_sms * blocks_an_sm);
+    launch_dependent(c, kernel, dim3(static_cast<unsigned>(grid)), kThreads,
+                     static_cast<size_t>(shared_bytes), "matvec", a);
 }
 
 void launch_of_kind(const MatvecArgs& a, const Context& c) {
@@ -383,17 +475,20 @@ namespace {
 
 // Eight rows at most, and neighbours among the weights that are of one kind, from `first` on;
 // returns the weight behind them.
-int multiply(const Context& c, const Rows& x, const LinearGroup& weights, int first, int64_t column,
-             const Rows& out) {
+int multiply(const Context& c, const MatvecCall& call, int64_t row, int first, int64_t column) {
+    const int64_t n = std::min<int64_t>(kColumns, call.x.n_rows - row);
+    const Rows x = call.x.slice(row, n), out = call.out.slice(row, n);
     MatvecArgs a{};
-    a.n_rows = static_cast<int>(x.n_rows);
+    a.n_rows = static_cast<int>(n);
     a.x = device_rows<const float>(x), a.x_stride = x.stride, a.d_in = x.n_cols;
+    a.norm = call.norm == nullptr ? nullptr : device_plane<const float>(*call.norm);
+    a.eps = call.eps, a.epilogue = call.epilogue;
     a.out = device_rows<float>(out), a.out_stride = out.stride;
-    const Tensor& kind = weights.weights[static_cast<size_t>(first)]->weight;
+    const Tensor& kind = call.weights.weights[static_cast<size_t>(first)]->weight;
     a.geometry = tile_geometry(kind);
     int i = first;
-    for (; i < weights.n_weights; i++) {
-        const Linear& linear = *weights.weights[static_cast<size_t>(i)];
+    for (; i < call.weights.n_weights; i++) {
+        const Linear& linear = *call.weights.weights[static_cast<size_t>(i)];
         const Tensor& w = linear.weight;
         if (w.layout != &tiles_layout() || !same_kind(w, kind)) break;
         CHECK(w.n_cols() == x.n_cols);
@@ -412,22 +507,47 @@ int multiply(const Context& c, const Rows& x, const LinearGroup& weights, int fi
 
 }  // namespace
 
-void matmul_tiles(Step& s, Rows x, LinearGroup weights, Rows out) {
-    CHECK(out.n_cols == weights.d_out() && out.n_rows == x.n_rows);
-    int64_t column = 0;
-    for (int i = 0; i < weights.n_weights;) {
-        const Linear& linear = *weights.weights[static_cast<size_t>(i)];
-        int end = i + 1;
-        if (linear.weight.layout != &tiles_layout()) {
-            s.ops.matmul.below("matvec", s, x, linear, out.cols(column, linear.weight.n_rows()));
-        } else if (!s.planning) {
-            for (int64_t row = 0; row < x.n_rows; row += kColumns) {
-                const int64_t n = std::min<int64_t>(kColumns, x.n_rows - row);
-                end =
-                    multiply(context_of(s), x.slice(row, n), weights, i, column, out.slice(row, n));
+bool is_matvec(const MatvecCall& call) {
+    for (int i = 0; i < call.weights.n_weights; i++) {
+        const Tensor& w = call.weights.weights[static_cast<size_t>(i)]->weight;
+        if (w.layout != &tiles_layout()) return false;
+    }
+    if (call.epilogue != Epilogue::kSwiglu) return true;
+    const Tensor &gate = call.weights.weights[0]->weight, &up = call.weights.weights[1]->weight;
+    return call.weights.n_weights == 2 && same_kind(gate, up) && gate.n_rows() == up.n_rows();
+}
+
+void run_matvec(const Step& s, const MatvecCall& call) {
+    CHECK(is_matvec(call));
+    for (int64_t row = 0; row < call.x.n_rows; row += kColumns) {
+        int64_t column = 0;
+        for (int i = 0; i < call.weights.n_weights;) {
+            const int end = multiply(context_of(s), call, row, i, column);
+            for (; i < end; i++) {
+                column += call.weights.weights[static_cast<size_t>(i)]->weight.n_rows();
             }
         }
-        for (; i < end; i++) column += weights.weights[static_cast<size_t>(i)]->weight.n_rows();
+    }
+}
+
+// A weight that has no tiles, F32, goes to the entry below alone.
+void matmul_tiles(Step& s, Rows x, LinearGroup weights, Rows out) {
+    CHECK(out.n_cols == weights.d_out() && out.n_rows == x.n_rows);
+    const MatvecCall call{x, weights, out};
+    if (is_matvec(call)) {
+        if (!s.planning) run_matvec(s, call);
+        return;
+    }
+    int64_t column = 0;
+    for (int i = 0; i < weights.n_weights; i++) {
+        const Linear& linear = *weights.weights[static_cast<size_t>(i)];
+        const Rows part = out.cols(column, linear.weight.n_rows());
+        column += linear.weight.n_rows();
+        if (linear.weight.layout != &tiles_layout()) {
+            s.ops.matmul.below("matvec", s, x, linear, part);
+        } else if (!s.planning) {
+            run_matvec(s, {x, linear, part});
+        }
     }
 }
 

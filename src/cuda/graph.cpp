@@ -1,0 +1,66 @@
+#include "cuda/graph.h"
+
+#include <algorithm>
+
+#include "cuda/check.h"
+#include "cuda/context.h"
+#include "model/step.h"
+
+namespace ridge::cuda {
+namespace {
+
+// What is between begin and end of a capture; also left by an exception, which spoils the capture
+// and nothing else.
+template <class Body>
+cudaGraphExec_t capture(cudaStream_t stream, const Body& body) {
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a step");
+    cudaGraph_t graph = nullptr;
+    try {
+        body();
+    } catch (...) {
+        cudaStreamEndCapture(stream, &graph);
+        if (graph != nullptr) cudaGraphDestroy(graph);
+        throw;
+    }
+    check(cudaStreamEndCapture(stream, &graph), "capturing a step");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    check(status, "instantiating a captured step");
+    return executable;
+}
+
+}  // namespace
+
+void GraphCache::clear() {
+    for (Entry& entry : entries_) {
+        if (entry.graph != nullptr) cudaGraphExecDestroy(entry.graph);
+    }
+    entries_.clear();
+}
+
+void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
+    auto below = [&] { s.tables.step.below("graph", s, w, kv, logits); };
+    const bool decode = std::all_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {
+        return span.row_class == RowClass::kDecode && span.n_rows == 1;
+    });
+    const Context& c = context_of(s);
+    if (s.planning || !decode || c.graphs == nullptr) return below();
+    const int64_t n_rows = s.batch.n_rows();
+    const auto n_logit_rows = static_cast<int64_t>(s.batch.logit_rows.size());
+    // Of fewer rows it matters which: the step is cut into runs of them.
+    if (n_logit_rows != 0 && n_logit_rows != n_rows) return below();
+    std::vector<GraphCache::Entry>& entries = c.graphs->entries_;
+    auto entry = std::find_if(entries.begin(), entries.end(), [&](const GraphCache::Entry& e) {
+        return e.n_rows == n_rows && e.n_logit_rows == n_logit_rows && e.cache == kv.pages.data() &&
+               e.logits == logits.buffer->data();
+    });
+    if (entry == entries.end()) {
+        entries.push_back({n_rows, n_logit_rows, kv.pages.data(), logits.buffer->data(), nullptr});
+        return below();
+    }
+    if (entry->graph == nullptr) entry->graph = capture(c.stream, below);
+    check(cudaGraphLaunch(entry->graph, c.stream), "launching a captured step");
+}
+
+}  // namespace ridge::cuda

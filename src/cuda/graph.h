@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "model/tables.h"
+
+namespace ridge::cuda {
+
+// Captured decode steps, one for each batch size. A step's kernels read positions, tokens and page
+// tables from the batch's mirror, whose addresses stay, so that one capture serves every position.
+class GraphCache {
+  public:
+    GraphCache() = default;
+    ~GraphCache() { clear(); }
+    GraphCache(const GraphCache&) = delete;
+
+    // When the addresses that steps were captured with are no longer what they were.
+    void clear();
+
+  private:
+    friend void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
+
+    struct Entry {
+        int64_t n_rows, n_logit_rows;
+        const std::byte *cache, *logits;
+        cudaGraphExec_t graph;  // null: has run once, and is captured the next time
+    };
+    std::vector<Entry> entries_;
+};
+
+// A whole decode step as one graph: captured from the entry below at the second step of its size.
+// Steps with prompt rows go below as they are.
+void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
+
+}  // namespace ridge::cuda
