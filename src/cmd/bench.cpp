@@ -244,8 +244,8 @@ class Bench {
     explicit Bench(const BenchOptions& options)
         : options_(options),
           status_(!options.quiet),
-          report_(output_, options.format),
           tests_(tests_of(options)),
+          report_(output_, options.format, columns_of(options.models, tests_, options.n_ubatch)),
           openings_(openings_of(options)) {}
 
     void run() {
@@ -369,8 +369,8 @@ class Bench {
     const BenchOptions& options_;
     Output output_;
     StatusLine status_;
-    BenchReport report_;
     std::vector<BenchTest> tests_;
+    BenchReport report_;
     std::vector<Opening> openings_;
     size_t n_done_ = 0;  // tests of all openings
     std::optional<Timed> timed_;

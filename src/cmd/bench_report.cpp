@@ -150,13 +150,38 @@ std::string csv_line(const Json& fields) {
     return line + "\n";
 }
 
-// The columns of the table: model, size, threads, checkpoint, KV, test, three of numbers.
-std::string table_line(const std::array<std::string, 9>& c) {
-    return fmt::format(
-        "| {:<32} | {:>8} | {:>7} | {:<17} | {:<4} | {:<18} | {:>8} | {:>16} | {:>17} |\n", c[0],
-        c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]);
+// Model, size, threads, checkpoint, KV, tokens of a prompt's step, test, three of numbers.
+using TableCells = std::array<std::string, 10>;
+constexpr size_t kUbatchColumn = 5;
+
+// A line of the table: `pad(text, column)` gives a cell its width.
+template <class Pad>
+std::string table_line(const TableCells& cells, const BenchColumns& columns, const Pad& pad) {
+    std::string line = "|";
+    for (size_t c = 0; c < cells.size(); c++) {
+        if (c != kUbatchColumn || columns.n_ubatch) line += pad(cells[c], c) + "|";
+    }
+    return line + "\n";
 }
-constexpr std::string_view kTableRule = "|---|---:|---:|---|---|---|---:|---:|---:|\n";
+
+constexpr bool is_number(size_t column) {
+    return column == 1 || column == 2 || column == kUbatchColumn || column > 6;
+}
+
+std::string table_row(const TableCells& cells, const BenchColumns& columns) {
+    const std::array<int, 10> widths = {std::max(32, columns.model_width), 8, 7,  17, 10, 6,
+                                        std::max(18, columns.test_width),  8, 16, 17};
+    return table_line(cells, columns, [&](const std::string& text, size_t c) {
+        return is_number(c) ? fmt::format(" {:>{}} ", text, widths[c])
+                            : fmt::format(" {:<{}} ", text, widths[c]);
+    });
+}
+
+std::string table_rule(const BenchColumns& columns) {
+    return table_line({}, columns, [](const std::string&, size_t c) {
+        return std::string(is_number(c) ? "---:" : "---");
+    });
+}
 
 }  // namespace
 
@@ -167,6 +192,24 @@ std::string test_name(const BenchTest& test) {
     if (test.n_parallel > 1) name += fmt::format(" x {}", test.n_parallel);
     if (test.n_depth > 0) name += fmt::format(" @ d{}", test.n_depth);
     return name;
+}
+
+BenchColumns columns_of(std::span<const std::string> models, std::span<const BenchTest> tests,
+                        std::span<const int64_t> n_ubatch) {
+    BenchColumns columns;
+    columns.n_ubatch = std::any_of(n_ubatch.begin(), n_ubatch.end(),
+                                   [&](int64_t n) { return n != n_ubatch.front(); });
+    for (const std::string& a : models) {
+        for (const std::string& b : models)
+            columns.full_paths = columns.full_paths || (a != b && base_name(a) == base_name(b));
+    }
+    auto widen = [](int& width, const std::string& text) {
+        width = std::max(width, static_cast<int>(text.size()));
+    };
+    for (const std::string& model : models)
+        widen(columns.model_width, cell(columns.full_paths ? model : base_name(model)));
+    for (const BenchTest& test : tests) widen(columns.test_width, test_name(test));
+    return columns;
 }
 
 Spread spread_of(std::span<const double> samples) {
@@ -193,9 +236,10 @@ double read_bytes_per_token(const ModelInfo& model, const BenchTest& test) {
 
 void BenchReport::add_row(const BenchResult& result) {
     if (!begun_) {
-        output_.write(table_line({"model", "size", "threads", "checkpoint", "KV", "test", "tok/s",
-                                  "mean ± stddev", "of the read wall"}));
-        output_.write(kTableRule);
+        output_.write(table_row({"model", "size", "threads", "checkpoint", "KV", "ubatch", "test",
+                                 "tok/s", "mean ± stddev", "of the read wall"},
+                                columns_));
+        output_.write(table_rule(columns_));
     }
     Spread ts = spread_of(tokens_per_second(result));
     std::string wall;
@@ -206,17 +250,22 @@ void BenchReport::add_row(const BenchResult& result) {
     }
     const ModelInfo& model = result.model;
     if (!model.fallbacks.empty()) {
-        std::string note = fmt::format("{}, {}: {}", base_name(model.path), model.checkpoint,
+        std::string note = fmt::format("{}, {}: {}", name_of(model), model.checkpoint,
                                        fallbacks_text(model.fallbacks));
         if (std::find(notes_.begin(), notes_.end(), note) == notes_.end())
             notes_.push_back(std::move(note));
     }
-    output_.write(table_line(
-        {cell(base_name(model.path)), count_text(model.weight_bytes, " GB", " MB"),
+    output_.write(table_row(
+        {cell(name_of(model)), count_text(model.weight_bytes, " GB", " MB"),
          std::to_string(model.n_threads), cell(model.checkpoint),
          result.type_k == result.type_v ? result.type_k : result.type_k + ", " + result.type_v,
-         test_name(result.test), fmt::format("{:.2f}", ts.median),
-         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall}));
+         std::to_string(result.n_ubatch), test_name(result.test), fmt::format("{:.2f}", ts.median),
+         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall},
+        columns_));
+}
+
+std::string BenchReport::name_of(const ModelInfo& model) const {
+    return columns_.full_paths ? model.path : base_name(model.path);
 }
 
 void BenchReport::add(const BenchResult& result) {

@@ -46,10 +46,21 @@ double read_bytes_per_token(const ModelInfo& model, const BenchTest& test);  // 
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 
+// What the table has to show so that no two of its rows look alike, known before the first.
+struct BenchColumns {
+    bool n_ubatch = false;                // prompt steps of several sizes
+    bool full_paths = false;              // models of one name in several folders
+    int model_width = 0, test_width = 0;  // of the longest cells, where the usual width is less
+};
+// The columns for these models, tests and numbers of tokens of a prompt's step.
+BenchColumns columns_of(std::span<const std::string> models, std::span<const BenchTest> tests,
+                        std::span<const int64_t> n_ubatch);
+
 // Writes results to standard output as they come.
 class BenchReport {
   public:
-    BenchReport(Output& output, BenchFormat format) : output_(output), format_(format) {}
+    BenchReport(Output& output, BenchFormat format, const BenchColumns& columns)
+        : output_(output), format_(format), columns_(columns) {}
 
     void add(const BenchResult& result);
     // What has to follow the last result; nothing where there was none.
@@ -57,9 +68,11 @@ class BenchReport {
 
   private:
     void add_row(const BenchResult& result);
+    std::string name_of(const ModelInfo& model) const;
 
     Output& output_;
     BenchFormat format_;
+    BenchColumns columns_;
     bool begun_ = false;
     bool has_wall_ = false;           // in a row that was written
     std::vector<std::string> notes_;  // of those rows, about fallbacks

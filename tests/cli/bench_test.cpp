@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "cli/checks.h"
@@ -168,6 +170,45 @@ TEST(Bench, writes_tables_csv_and_lines) {
     std::vector<std::string> jsonl = lines_of(run(with(bench(tests), {"-o", "jsonl"})).out);
     ASSERT_EQ(jsonl.size(), 2u);
     for (const std::string& line : jsonl) EXPECT_EQ(Json::parse(line)["samples_ns"].size(), 2u);
+}
+
+// Characters before each bar of a line.
+std::vector<size_t> bars_of(const std::string& line) {
+    std::vector<size_t> bars;
+    size_t n = 0;
+    for (char c : line) {
+        if (c == '|') bars.push_back(n);
+        n += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+    }
+    return bars;
+}
+
+TEST(Bench, no_two_rows_of_the_table_look_alike_and_all_are_aligned) {
+    const std::string folder = scratch_folder() + "/of-one-name";
+    std::filesystem::create_directory(folder);
+    std::filesystem::copy_file(tiny_model(), folder + "/tiny.gguf");
+    Result result = run(bench({"-m",   folder + "/tiny.gguf",
+                               "-r",   "1",
+                               "-p",   "6",
+                               "-n",   "0",
+                               "-d",   "1000",
+                               "-pg",  "1000,100",
+                               "-ub",  "2048,4096",
+                               "-ctk", "q8_0,f16",
+                               "-ctv", "f16",
+                               "-q",   "--no-warmup"}));
+    std::vector<std::string> table = lines_of(result.out);
+    ASSERT_GE(table.size(), 18u) << result.out << result.err;
+    EXPECT_NE(table[0].find("| ubatch |"), std::string::npos) << table[0];
+    std::set<std::string> seen;
+    for (size_t i = 0; i < 18; i++) {
+        if (i == 1) continue;  // the rule
+        EXPECT_EQ(bars_of(table[i]), bars_of(table[0])) << table[i] << "\n" << table[0];
+        const std::string what = table[i].substr(0, table[i].find(i == 0 ? "tok/s" : " d1000 "));
+        EXPECT_TRUE(seen.insert(what).second) << table[i];
+    }
+    EXPECT_EQ(bars_of(table[1]).size(), bars_of(table[0]).size());
+    EXPECT_EQ(run(bench({"-p", "1", "-n", "0", "-q"})).out.find("ubatch"), std::string::npos);
 }
 
 TEST(Bench, refuses_bad_values_in_one_line_before_it_times_anything) {
