@@ -32,6 +32,7 @@ void add_rms_norm(std::vector<Case>& cases) {
         for (int64_t n_rows : {1, 8, 65}) add(n_rows, d, Fill::kNormal, 1, 1e-5f, "");
     }
     add(2, 33, Fill::kNormal, 1, 1e-6f, "odd width");
+    for (int64_t d : {100, 256, 260, 4100, 16384}) add(3, d, Fill::kNormal, 1, 1e-5f, "");
     add(1, 2048, Fill::kConstant, 0, 1e-5f, "zeros");
     add(1, 2048, Fill::kConstant, 1e-20f, 1e-5f, "squares below float32");
     add(1, 2048, Fill::kConstant, 1e4f, 1e-5f, "the sum of squares passes f16");
@@ -40,9 +41,10 @@ void add_rms_norm(std::vector<Case>& cases) {
     add(3, 2048, Fill::kNormal, 1e-3f, 1e-6f, "eps weighs");
     add(3, 576, Fill::kOutlier, 3e3f, 1e-5f, "one outlier");
     add(2, 1000, Fill::kNormal, 1e25f, 1e-5f, "squares pass float32");
-    for (int64_t d : {1, 31, 32, 95}) add(3, d, Fill::kNormal, 1, 1e-5f, "no whole vectors");
+    add(2, 1000, Fill::kConstant, 1e19f, 1e-5f, "squares near the end of float32");
+    for (int64_t d : {1, 31, 32, 95, 1023}) add(3, d, Fill::kNormal, 1, 1e-5f, "no whole vectors");
     for (int n_heads : {1, 3, 32}) {
-        for (int64_t d : {64, 128}) {
+        for (int64_t d : {64, 128, 256, 320}) {
             cases.push_back(finish_case({.op = Op::kRmsNorm,
                                          .n_rows = 5,
                                          .d_in = d,

@@ -17,6 +17,10 @@ std::vector<SampleParams> all_params(int64_t n_vocab) {
     add({.temperature = 0, .n_logprobs = 5});
     add({.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0});
     add({.temperature = 1, .top_k = 0, .top_p = 0.9f, .min_p = 0});
+    add({.temperature = 3, .top_k = 0, .top_p = 0.999f, .min_p = 1e-4f});
+    add({.temperature = 5, .top_k = 0, .top_p = 1, .min_p = 0, .n_logprobs = 1});
+    add({.temperature = 2, .top_k = 3000, .top_p = 0.9999f, .min_p = 0});
+    add({.temperature = 4, .top_k = 20000, .top_p = 1, .min_p = 0});
     add({.temperature = 1.5f, .top_k = 0, .top_p = 1, .min_p = 0.02f, .n_logprobs = 0});
     add({.temperature = 2, .top_k = 1000, .top_p = 0.99f, .min_p = 0, .n_logprobs = 20});
     add({.temperature = 1, .top_k = 1});
@@ -28,6 +32,13 @@ std::vector<SampleParams> all_params(int64_t n_vocab) {
     add({.temperature = 1,
          .logit_bias = {{0, 3.0f}, {static_cast<Token>(n_vocab - 1), forbidden}},
          .n_logprobs = 2});
+    add({.temperature = 1,
+         .repeat_penalty = 1.1f,
+         .logit_bias = {{static_cast<Token>(n_vocab / 2), 0.3f},
+                        {0, 2.0f},
+                        {static_cast<Token>(n_vocab / 2), -0.1f},
+                        {0, 0.7f}},
+         .n_logprobs = 200});
     return all;
 }
 
@@ -42,10 +53,12 @@ Case sample(int64_t n_vocab, Fill fill, float scale) {
 }  // namespace
 
 void add_sample_cases(std::vector<Case>& cases) {
-    for (int64_t n_vocab : {2, 63, 1000, 49152, 128256}) {
+    for (int64_t n_vocab : {2, 63, 1000, 2049, 49152, 128256, 262144}) {
         cases.push_back(finish_case(sample(n_vocab, Fill::kNormal, 3)));
     }
     cases.push_back(finish_case(sample(1000, Fill::kConstant, 1), "all equal"));
+    cases.push_back(finish_case(sample(10000, Fill::kConstant, -2), "all equal"));
+    cases.push_back(finish_case(sample(32000, Fill::kNormal, 1e-3f), "flat"));
     cases.push_back(finish_case(sample(1000, Fill::kNormal, 1e4f), "one of probability 1"));
     cases.push_back(finish_case(sample(1000, Fill::kSigns, 10), "ties"));
 }

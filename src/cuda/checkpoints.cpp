@@ -4,6 +4,8 @@
 #include "cuda/graph.h"
 #include "cuda/matvec.h"
 #include "cuda/plain.h"
+#include "cuda/row_ops.h"
+#include "cuda/sample.h"
 #include "cuda/tiles.h"
 
 namespace ridge {
@@ -24,6 +26,19 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.matmul_layout = &tiles_layout();
          tables.ops.matmul.set("matvec", matmul_tiles, unfit_for_tiles);
          tables.ops.embed_rows.set("matvec", embed_rows_tiles, unfit_for_embedding);
+     }},
+    {"rms_norm", "a warp for each head, a block for each longer row; residuals in quads",
+     [](Tables& tables, const Caps&) {
+         tables.ops.rms_norm.set("rms_norm", rms_norm);
+         tables.ops.add.set("rms_norm", add);
+     }},
+    {"rope", "sines and cosines of a row made once for all its heads",
+     [](Tables& tables, const Caps&) { tables.ops.rope.set("rope", rope); }},
+    {"swiglu", "one pass in quads",
+     [](Tables& tables, const Caps&) { tables.ops.swiglu.set("swiglu", swiglu); }},
+    {"sample", "tokens drawn on the device, from a list of the most probable",
+     [](Tables& tables, const Caps&) {
+         tables.ops.sample.set("sample", sample, unfit_for_sample);
      }},
     {"fused",
      "norms, residuals and SwiGLU within the products of decode rows; heads' norms, RoPE and the "
