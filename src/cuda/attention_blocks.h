@@ -1,19 +1,19 @@
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 
 #include "base/host_device.h"
 
 namespace ridge::cuda {
 
 // How decode attention cuts a row's positions into blocks, whose sums are merged in order: from
-// position 0 on, of 128 positions each, or of twice as many until there are no more than 64. A row's
-// own position decides, and nothing else, so that its result is the same in any company.
+// position 0 on, of 128 positions each, or of twice as many until there are no more than 64. A
+// row's own position decides, and nothing else, so that its result is the same in any company.
 constexpr int kLeastBlockPositions = 128, kMostBlocks = 64;
 
 RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
     int n = kLeastBlockPositions;
-    while ((n_positions - 1) / n >= kMostBlocks) n *= 2;
+    while (n_positions > int64_t{n} * kMostBlocks) n *= 2;
     return n;
 }
 

@@ -1,7 +1,9 @@
 #include "cuda/checkpoints.h"
 
+#include "cuda/decode_attention.h"
 #include "cuda/fused.h"
 #include "cuda/graph.h"
+#include "cuda/kv_append.h"
 #include "cuda/matvec.h"
 #include "cuda/plain.h"
 #include "cuda/row_ops.h"
@@ -36,6 +38,13 @@ constexpr Checkpoint kCheckpoints[] = {
      [](Tables& tables, const Caps&) { tables.ops.rope.set("rope", rope); }},
     {"swiglu", "one pass in quads",
      [](Tables& tables, const Caps&) { tables.ops.swiglu.set("swiglu", swiglu); }},
+    {"decode_attention",
+     "decode rows: blocks of positions on all multiprocessors, merged in order; rows appended in "
+     "parallel",
+     [](Tables& tables, const Caps&) {
+         tables.ops.kv_append.set("decode_attention", kv_append);
+         tables.ops.attention.set("decode_attention", decode_attention, unfit_for_decode_attention);
+     }},
     {"sample", "tokens drawn on the device, from a list of the most probable",
      [](Tables& tables, const Caps&) {
          tables.ops.sample.set("sample", sample, unfit_for_sample);

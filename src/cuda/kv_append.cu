@@ -1,5 +1,5 @@
-#include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/kv_cache.cuh"
 #include "cuda/kv_append.h"
 
@@ -9,10 +9,10 @@ namespace {
 constexpr int kThreads = 256;
 
 // kv_append: cache[slot[i]] = k[i], v[i]; slot -1 is skipped
-//   k, v [n_rows, n_kv_heads, d_head] f32; cache as ref/host_kv.h lays it out, with the same bits: one
-//   rounding. One thread for each element; in q8_0 a warp finds the highest of the 32 that share a
-//   scale. Block (i, pieces of a row, K or V). Bytes: 4 d_head read and as many as the type has
-//   written, for each row, head and K or V; elements of K lie 64 numbers apart in their tile.
+//   k, v [n_rows, n_kv_heads, d_head] f32; cache as ref/host_kv.h lays it out, with the same bits:
+//   one rounding. One thread for each element; in q8_0 a warp finds the highest of the 32 that
+//   share a scale. Block (i, pieces of a row, K or V). Bytes: 4 d_head read and as many as the type
+//   has written, for each row, head and K or V; elements of K lie 64 numbers apart in their tile.
 __global__ void __launch_bounds__(kThreads)
     kv_append_kernel(const float* k, int64_t k_stride, const float* v, int64_t v_stride,
                      const int64_t* slots, const __grid_constant__ KvTiles kv) {
@@ -20,6 +20,8 @@ __global__ void __launch_bounds__(kThreads)
     // Of q8_0 n_kv_heads * d_head is a multiple of 32: warps leave as a whole.
     if (column >= kv.n_kv_heads * kv.d_head) return;
     const bool is_k = blockIdx.z == 0;
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const float x = is_k ? k[blockIdx.x * k_stride + column] : v[blockIdx.x * v_stride + column];
     const int64_t slot = slots[blockIdx.x];
     if (slot < 0) return;
@@ -44,10 +46,9 @@ void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
     CHECK(k.rows.n_rows == s.batch.n_rows() && v.rows.n_rows == k.rows.n_rows);
     const dim3 grid(static_cast<unsigned>(k.rows.n_rows),
                     static_cast<unsigned>((n_columns + kThreads - 1) / kThreads), 2);
-    kv_append_kernel<<<grid, kThreads, 0, c.stream>>>(
-        device_rows<const float>(k.rows), k.rows.stride, device_rows<const float>(v.rows),
-        v.rows.stride, c.mirror.slots, KvTiles(kv));
-    check_launch("kv_append");
+    launch_dependent(c, kv_append_kernel, grid, kThreads, 0, "kv_append",
+                     device_rows<const float>(k.rows), k.rows.stride,
+                     device_rows<const float>(v.rows), v.rows.stride, c.mirror.slots, KvTiles(kv));
 }
 
 }  // namespace ridge::cuda

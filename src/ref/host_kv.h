@@ -50,7 +50,9 @@ struct HostKvRow {
     DType dtype;
     int64_t d_head, first, first_scale, stride;
 
-    RIDGE_HOST_DEVICE std::byte* element(int64_t i, int bytes) const { return tile + (first + i * stride) * bytes; }
+    RIDGE_HOST_DEVICE std::byte* element(int64_t i, int bytes) const {
+        return tile + (first + i * stride) * bytes;
+    }
     RIDGE_HOST_DEVICE std::byte* scale(int64_t block) const {
         return tile + kKvPagePositions * d_head + (first_scale + block * stride) * 2;
     }
@@ -108,26 +110,48 @@ RIDGE_HOST_DEVICE inline void load_row(const HostKvRow& row, float* out) {
     }
 }
 
-// 32 elements of q8_0: scale = max |x| / 127 in f16, code = x / scale to nearest even, which the
+// Of 32 elements of q8_0: scale = max |x| / 127 in f16, code = x / scale to nearest even, which the
 // rounding of the scale may take past 127 and is then 127. Codes are 0 where the scale is 0, and
 // where it is no number: beyond 127 times f16's range, or of a NaN.
+// highest: max |x| as bits, which order as magnitudes do, with NaN above all.
+RIDGE_HOST_DEVICE inline f16 q8_scale(uint32_t highest) {
+    const float x = std::bit_cast<float>(highest);
+    return to_f16(std::isnan(x) ? x : x / 127.0f);
+}
+RIDGE_HOST_DEVICE inline float q8_inverse(f16 scale) {
+    const float rounded = to_float(scale);
+    return std::isfinite(rounded) && rounded > 0 ? 1.0f / rounded : 0.0f;
+}
+RIDGE_HOST_DEVICE inline int8_t q8_code(float x, float inverse) {
+    const float code = inverse == 0 ? 0.0f : std::nearbyint(x * inverse);
+    return static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
+}
+
 RIDGE_HOST_DEVICE inline void store_q8_block(const float* x, const HostKvRow& row, int64_t block) {
-    uint32_t highest = 0;  // as bits, which order as magnitudes do, with NaN above all
+    uint32_t highest = 0;
     for (int i = 0; i < kKvScaleElements; i++) {
         highest = std::max(highest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
     }
-    const f16 scale = to_f16(std::bit_cast<float>(highest) / 127.0f);
-    const float rounded = to_float(scale);
-    const float inverse = std::isfinite(rounded) && rounded > 0 ? 1.0f / rounded : 0.0f;
+    const f16 scale = q8_scale(highest);
+    const float inverse = q8_inverse(scale);
     for (int i = 0; i < kKvScaleElements; i++) {
-        const float code = inverse == 0 ? 0.0f : std::nearbyint(x[i] * inverse);
-        const auto clamped = static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
-        write_as(clamped, row.element(block * kKvScaleElements + i, 1));
+        write_as(q8_code(x[i], inverse), row.element(block * kKvScaleElements + i, 1));
     }
     write_as(scale, row.scale(block));
 }
 
-// Element i = x[i], rounded to nearest even; beyond the range of f16 infinite. x [d_head]
+// Element i = x, rounded to nearest even; beyond the range of f16 infinite. Not of q8_0.
+RIDGE_HOST_DEVICE inline void store_element(float x, const HostKvRow& row, int64_t i) {
+    if (row.dtype == DType::kF32) {
+        write_as(x, row.element(i, 4));
+    } else if (row.dtype == DType::kF16) {
+        write_as(to_f16(x), row.element(i, 2));
+    } else {
+        write_as(to_bf16(x), row.element(i, 2));
+    }
+}
+
+// x [d_head]
 RIDGE_HOST_DEVICE inline void store_row(const float* x, const HostKvRow& row) {
     if (row.dtype == DType::kQ8_0) {
         for (int64_t b = 0; b < row.d_head / kKvScaleElements; b++) {
@@ -135,15 +159,7 @@ RIDGE_HOST_DEVICE inline void store_row(const float* x, const HostKvRow& row) {
         }
         return;
     }
-    for (int64_t i = 0; i < row.d_head; i++) {
-        if (row.dtype == DType::kF32) {
-            write_as(x[i], row.element(i, 4));
-        } else if (row.dtype == DType::kF16) {
-            write_as(to_f16(x[i]), row.element(i, 2));
-        } else {
-            write_as(to_bf16(x[i]), row.element(i, 2));
-        }
-    }
+    for (int64_t i = 0; i < row.d_head; i++) store_element(x[i], row, i);
 }
 
 }  // namespace ridge
