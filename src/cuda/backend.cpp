@@ -197,12 +197,32 @@ class CudaBackend : public Backend {
             runs.push_back(
                 {tensor.planes[0].data, static_cast<size_t>(least_bytes(tensor, *tensor.layout))});
         });
-        return cuda::measure_read_gbps(runs, stream_.get());
+        return cuda::measure_read_gbps(joined(std::move(runs)), stream_.get());
     }
 
   private:
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
+
+    // Neighbours as one run, with what little lies between them.
+    static std::vector<std::span<const std::byte>> joined(
+        std::vector<std::span<const std::byte>> runs) {
+        constexpr std::ptrdiff_t kGap = 1 << 16;
+        std::sort(runs.begin(), runs.end(),
+                  [](const auto& a, const auto& b) { return a.data() < b.data(); });
+        std::vector<std::span<const std::byte>> whole;
+        for (std::span<const std::byte> run : runs) {
+            if (!whole.empty()) {
+                std::span<const std::byte>& last = whole.back();
+                if (run.data() - (last.data() + last.size()) < kGap) {
+                    last = {last.data(), run.data() + run.size()};
+                    continue;
+                }
+            }
+            whole.push_back(run);
+        }
+        return whole;
+    }
 
     // Weights lie one behind the other, as a step reads them, in blocks that large pages map.
     std::byte* take_weights(size_t n_bytes) {

@@ -33,6 +33,7 @@ template <Scales scales>
 struct Scaling {
     using Of = ChunkScales<scales>;
     static constexpr int kBytes = scale_bytes(scales), kSuperBytes = super_bytes(scales);
+    static constexpr int kBlock = Of::kBlock;  // elements along k that share a scale
 
     __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
                                 int chunk, int lane) {
@@ -55,6 +56,7 @@ template <class T>
 struct GroupScaling {
     using Of = GroupScales<T>;
     static constexpr int kBytes = 2 * 8 * 4 * static_cast<int>(sizeof(T)), kSuperBytes = 0;
+    static constexpr int kBlock = Of::kBlock;
 
     __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
                                 int chunk, int lane) {
@@ -68,7 +70,7 @@ struct GroupScaling {
 };
 
 struct NoScaling {
-    static constexpr int kBytes = 0, kSuperBytes = 0;
+    static constexpr int kBytes = 0, kSuperBytes = 0, kBlock = 0;
     __device__ static void copy(uint8_t*, const uint8_t*, const TileGeometry&, int, int) {}
 };
 
@@ -99,12 +101,30 @@ struct MatvecArgs {
     __host__ __device__ int n_sides() const { return epilogue == Epilogue::kSwiglu ? 2 : 1; }
 };
 
+// What one copy of a warp brings: kChunks neighbours along k, each with its scales.
 template <Codes codes, class Scaling>
 struct Stage {
     static constexpr int kCodes = code_bytes(codes), kHigh = high_bytes(codes);
-    static constexpr int kBytes = kCodes + kHigh + Scaling::kBytes + Scaling::kSuperBytes;
+    static constexpr int kScales = kCodes + kHigh;  // where they lie in a chunk
+    static constexpr int kChunkBytes = kScales + Scaling::kBytes + Scaling::kSuperBytes;
+    static constexpr int kChunks = kChunkBytes <= 900 ? 2 : 1;
+    static constexpr int kBytes = kChunks * kChunkBytes;
     // As many as keep some 24 KB of a block on their way.
-    static constexpr int kStages = kBytes <= 700 ? 5 : kBytes <= 900 ? 4 : 3;
+    static constexpr int kStages = 3;
+
+    // To shared memory, by all lanes.
+    __device__ static void copy_chunk(uint8_t* to, const uint8_t* part, const TileGeometry& g,
+                                      int chunk, int lane) {
+        const uint8_t* from = part + chunk * kCodes + 16 * lane;
+#pragma unroll
+        for (int at = 0; at < kCodes; at += 512) copy_async<16>(to + at + 16 * lane, from + at);
+        if constexpr (kHigh > 0) {
+            constexpr int kEach = kHigh / 32;
+            copy_async<kEach>(to + kCodes + kEach * lane,
+                              part + g.high + chunk * kHigh + kEach * lane);
+        }
+        Scaling::copy(to + kScales, part, g, chunk, lane);
+    }
 };
 
 // Elements of x lie in shared memory so that a lane's of the four mma of a chunk are side by side:
@@ -118,18 +138,18 @@ __host__ __device__ inline int64_t x_pitch_bytes(int64_t n_chunks) {
     return (n_chunks * 128 + 255) / 256 * 256 + 32;
 }
 
-// Shared memory: x, sums of its sixteens, squares of its rows [kWarps, kColumns], partial sums
+// Shared memory: x, sums of its blocks, squares of its rows [kWarps, kColumns], partial sums
 // [2, n_sides, kWarps, kTileRows, n_kept], ring.
 struct SharedPlan {
     int64_t sums, squares, partials, ring, n_bytes;  // x at 0
     int n_kept;                                      // columns of partial sums: n_rows, made even
 };
 __host__ __device__ inline SharedPlan shared_plan(int64_t n_chunks, int n_rows, int n_sides,
-                                                  bool has_sums, int ring_bytes) {
+                                                  int block, int ring_bytes) {
     SharedPlan plan;
     plan.n_kept = (n_rows + 1) / 2 * 2;
     plan.sums = (n_rows * x_pitch_bytes(n_chunks) + 15) / 16 * 16;
-    plan.squares = plan.sums + (has_sums ? n_chunks * 4 * kColumns * 4 : 0);
+    plan.squares = plan.sums + (block > 0 ? n_chunks * kTileChunk / block * kColumns * 4 : 0);
     plan.partials = plan.squares + kWarps * kColumns * 4;
     plan.ring = plan.partials + int64_t{2} * n_sides * kWarps * kTileRows * plan.n_kept * 4;
     plan.n_bytes = plan.ring + ring_bytes;
@@ -147,10 +167,10 @@ __device__ inline float4 load_quad(const float* row, int q, int d_in, bool align
     return quad;
 }
 
-// The rows of x as bf16, zeros behind the last column, and the sums of every sixteen, which four
-// neighbouring lanes have. `sums` [4 n_chunks, kColumns]; what belongs to rows that are not there
+// The rows of x as bf16, zeros behind the last column, and the sums of every `block` elements,
+// which neighbouring lanes have. `sums` [blocks, kColumns]; what belongs to rows that are not there
 // is left as it is, and ends in sums that nobody reads.
-template <bool has_sums>
+template <int block>
 __device__ void load_x(const MatvecArgs& a, int n_chunks, uint8_t* x_shared, float* sums,
                        float* squares) {
     constexpr int kAtOnce = 4;  // loads in flight
@@ -188,12 +208,14 @@ __device__ void load_x(const MatvecArgs& a, int n_chunks, uint8_t* x_shared, flo
                     to[quad_place(q)] = make_uint2(reinterpret_cast<const uint32_t&>(low),
                                                    reinterpret_cast<const uint32_t&>(high));
                 }
-                if constexpr (has_sums) {
+                if constexpr (block > 0) {
                     const float2 l = __bfloat1622float2(low), h = __bfloat1622float2(high);
                     float sum = (l.x + l.y) + (h.x + h.y);
                     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
                     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-                    if (q < n_quads && q % 4 == 0) sums[q / 4 * kColumns + row] = sum;
+                    if constexpr (block == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 4);
+                    constexpr int kQuads = block / 4;
+                    if (q < n_quads && q % kQuads == 0) sums[q / kQuads * kColumns + row] = sum;
                 }
             }
         }
@@ -204,17 +226,50 @@ __device__ void load_x(const MatvecArgs& a, int n_chunks, uint8_t* x_shared, flo
     __syncthreads();  // x and its sums are complete before they are read
 }
 
+// total += the chunk's 16 rows of w times the columns of x. x: the lane's sixteen elements of its
+// column; sums: of the chunk's blocks, [.., kColumns].
+template <Codes codes, class Scaling>
+__device__ inline void multiply_chunk(const uint8_t* chunk, const uint4 (&x)[2], const float* sums,
+                                      float taken, int lane, float (&total)[4]) {
+    using Stage = Stage<codes, Scaling>;
+    const ChunkCodes<codes> weights(chunk, chunk + Stage::kCodes, lane);
+    auto multiply = [&](int m, float(&to)[4]) {
+        const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
+#pragma unroll
+        for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
+            uint32_t operand[4];
+            weights.operand(m, p, operand);
+            mma_bf16(to, operand, b);
+        }
+    };
+    if constexpr (Scaling::kBlock == 0) {
+#pragma unroll
+        for (int m = 0; m < 4; m++) multiply(m, total);
+    } else {
+        const typename Scaling::Of scales(chunk + Stage::kScales,
+                                          chunk + Stage::kScales + Scaling::kBytes, lane / 4);
+        constexpr int kMmas = Scaling::kBlock / 16;
+#pragma unroll
+        for (int block = 0; block < 4 / kMmas; block++) {
+            float of_block[4] = {};
+#pragma unroll
+            for (int m = block * kMmas; m < (block + 1) * kMmas; m++) multiply(m, of_block);
+            const float2 both = reinterpret_cast<const float2*>(sums + block * kColumns)[lane % 4];
+            scales.apply(block, taken, of_block, {both.x, both.y}, total);
+        }
+    }
+}
+
 template <Codes codes, class Scaling>
 __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
     using Stage = Stage<codes, Scaling>;
-    constexpr bool kScaled = Scaling::kBytes > 0;
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4;
-    const int n_chunks = static_cast<int>(a.geometry.n_chunks);
+    const int n_chunks = a.geometry.n_chunks;
     const int n_sides = a.n_sides();
-    const SharedPlan plan = shared_plan(n_chunks, a.n_rows, n_sides, kScaled, 0);
+    const SharedPlan plan = shared_plan(n_chunks, a.n_rows, n_sides, Scaling::kBlock, 0);
     uint8_t* ring = shared + plan.ring + warp * Stage::kStages * Stage::kBytes;
     auto* sums = reinterpret_cast<float*>(shared + plan.sums);
     auto* squares = reinterpret_cast<float*>(shared + plan.squares);
@@ -235,28 +290,24 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
     auto tile_of = [&](int unit, int side) { return unit + side * n_units; };
 
     // The chunk that is copied next: ahead of the one that is multiplied, by kStages - 1.
-    int next_unit = static_cast<int>(blockIdx.x), next_side = 0, next_chunk = warp, next_stage = 0;
+    constexpr int kChunks = Stage::kChunks, kStride = kChunks * kWarps;
+    const int first_chunk = kChunks * warp;
+    int next_unit = static_cast<int>(blockIdx.x), next_side = 0, next_chunk = first_chunk,
+        next_stage = 0;
     const uint8_t* next_part = next_unit < n_units ? part_of(next_unit) : nullptr;
-    if (warp >= n_chunks) next_unit = n_units;  // a warp without chunks
+    if (first_chunk >= n_chunks) next_unit = n_units;  // a warp without chunks
     auto copy_next = [&] {
         if (next_unit < n_units) {
             uint8_t* stage = ring + next_stage * Stage::kBytes;
-            const uint8_t* from = next_part + next_chunk * Stage::kCodes;
 #pragma unroll
-            for (int at = 0; at < Stage::kCodes; at += 512) {
-                copy_async<16>(stage + at + 16 * lane, from + at + 16 * lane);
+            for (int c = 0; c < kChunks; c++) {
+                if (next_chunk + c >= n_chunks) break;
+                Stage::copy_chunk(stage + c * Stage::kChunkBytes, next_part, a.geometry,
+                                  next_chunk + c, lane);
             }
-            if constexpr (Stage::kHigh > 0) {
-                constexpr int kEach = Stage::kHigh / 32;
-                copy_async<kEach>(
-                    stage + Stage::kCodes + kEach * lane,
-                    next_part + a.geometry.high + next_chunk * Stage::kHigh + kEach * lane);
-            }
-            Scaling::copy(stage + Stage::kCodes + Stage::kHigh, next_part, a.geometry, next_chunk,
-                          lane);
-            next_chunk += kWarps;
+            next_chunk += kStride;
             if (next_chunk >= n_chunks) {
-                next_chunk = warp;
+                next_chunk = first_chunk;
                 if (++next_side == n_sides) {
                     next_side = 0, next_unit += static_cast<int>(gridDim.x);
                 }
@@ -270,8 +321,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
 
     wait_for_previous_kernel();  // weights are nobody's product; x is
     let_next_kernel_start();
-    load_x<kScaled>(a, n_chunks, shared, sums, squares);
+    load_x<Scaling::kBlock>(a, n_chunks, shared, sums, squares);
 
+    // Of column g, the sixteen elements of every chunk that the lane multiplies.
+    const auto* x_lane =
+        reinterpret_cast<const uint4*>(shared + g * x_pitch_bytes(n_chunks)) + 2 * t;
+    constexpr int kSumsOfChunk =
+        Scaling::kBlock == 0 ? 0 : kTileChunk / std::max(Scaling::kBlock, 1) * kColumns;
+    const auto taken = static_cast<float>(ChunkCodes<codes>::kBias + a.geometry.kind.offset);
     int stage_index = 0, parity = 0;
     const int side_floats = kWarps * kTileRows * plan.n_kept;
     for (int unit = static_cast<int>(blockIdx.x); unit < n_units;
@@ -279,57 +336,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
         float* of_unit = partials + parity * n_sides * side_floats;
         for (int side = 0; side < n_sides; side++) {
             float total[4] = {};
-            for (int chunk = warp; chunk < n_chunks; chunk += kWarps) {
+            for (int chunk = first_chunk; chunk < n_chunks; chunk += kStride) {
                 wait_for_copies<Stage::kStages - 2>();
                 __syncwarp();  // what the other lanes copied has arrived, too
                 const uint8_t* stage = ring + stage_index * Stage::kBytes;
                 stage_index = stage_index + 1 == Stage::kStages ? 0 : stage_index + 1;
-                uint4 x_words[2] = {};  // of the four mma, two words each
-                if (g < a.n_rows) {
-                    const auto* at = reinterpret_cast<const uint4*>(
-                        shared + g * x_pitch_bytes(n_chunks) + (chunk * 64 + t * 16) * 2);
-                    x_words[0] = at[0], x_words[1] = at[1];
-                }
-                const ChunkCodes<codes> weights(stage, stage + Stage::kCodes, lane);
-                if constexpr (kScaled) {
-                    const typename Scaling::Of scales(
-                        stage + Stage::kCodes + Stage::kHigh,
-                        stage + Stage::kCodes + Stage::kHigh + Scaling::kBytes, g);
-                    constexpr int kMmas = Scaling::Of::kBlock / 16;
-                    const float taken =
-                        static_cast<float>(ChunkCodes<codes>::kBias + a.geometry.kind.offset);
 #pragma unroll
-                    for (int block = 0; block < 4 / kMmas; block++) {
-                        float block_sums[4] = {};
-                        ColumnSums x_sums{0, 0};
-#pragma unroll
-                        for (int m = block * kMmas; m < (block + 1) * kMmas; m++) {
-                            const uint32_t b[2] = {word_of(x_words[m / 2], m % 2 * 2),
-                                                   word_of(x_words[m / 2], m % 2 * 2 + 1)};
-#pragma unroll
-                            for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
-                                uint32_t operand[4];
-                                weights.operand(m, p, operand);
-                                mma_bf16(block_sums, operand, b);
-                            }
-                            const float2 both = reinterpret_cast<const float2*>(
-                                sums + (chunk * 4 + m) * kColumns)[t];
-                            x_sums.a += both.x, x_sums.b += both.y;
-                        }
-                        scales.apply(block, taken, block_sums, x_sums, total);
+                for (int c = 0; c < kChunks; c++) {
+                    if (chunk + c >= n_chunks) break;
+                    uint4 x[2] = {};  // of a column without a row zeros
+                    if (g < a.n_rows) {
+                        x[0] = x_lane[8 * (chunk + c)], x[1] = x_lane[8 * (chunk + c) + 1];
                     }
-                } else {
-#pragma unroll
-                    for (int m = 0; m < 4; m++) {
-                        const uint32_t b[2] = {word_of(x_words[m / 2], m % 2 * 2),
-                                               word_of(x_words[m / 2], m % 2 * 2 + 1)};
-#pragma unroll
-                        for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
-                            uint32_t operand[4];
-                            weights.operand(m, p, operand);
-                            mma_bf16(total, operand, b);
-                        }
-                    }
+                    multiply_chunk<codes, Scaling>(stage + c * Stage::kChunkBytes, x,
+                                                   sums + (chunk + c) * kSumsOfChunk, taken, lane,
+                                                   total);
                 }
                 __syncwarp();  // all lanes have read the stage before it is copied to
                 copy_next();
@@ -384,9 +405,8 @@ template <Codes codes, class Scaling>
 void launch(const MatvecArgs& a, const Context& c) {
     using Stage = Stage<codes, Scaling>;
     const auto kernel = matvec_kernel<codes, Scaling>;
-    const SharedPlan plan =
-        shared_plan(a.geometry.n_chunks, a.n_rows, a.n_sides(), Scaling::kBytes > 0,
-                    kWarps * Stage::kStages * Stage::kBytes);
+    const SharedPlan plan = shared_plan(a.geometry.n_chunks, a.n_rows, a.n_sides(), Scaling::kBlock,
+                                        kWarps * Stage::kStages * Stage::kBytes);
     const auto shared_bytes = static_cast<int>(plan.n_bytes);
     if (shared_bytes > 48 << 10) {
         check(

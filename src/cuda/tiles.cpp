@@ -312,23 +312,25 @@ TileGeometry tile_geometry(const Tensor& weight) {
     CHECK(weight.n_dims > 1 && has_tiles(weight.format->id));
     TileGeometry g;
     g.kind = tile_kind(weight.format->id);
-    g.n_chunks = (weight.n_cols() + kTileChunk - 1) / kTileChunk;
-    g.high = g.n_chunks * code_bytes(g.kind.codes);
-    g.scales = g.high + g.n_chunks * high_bytes(g.kind.codes);
+    const int64_t n_chunks = (weight.n_cols() + kTileChunk - 1) / kTileChunk;
+    const int64_t n = n_chunks * kTileChunk;
+    const int64_t high = n_chunks * code_bytes(g.kind.codes);
+    const int64_t scales = high + n_chunks * high_bytes(g.kind.codes);
+    int64_t supers = scales + n_chunks * scale_bytes(g.kind.scales);
+    int64_t end = supers + (n + kSuperBlock - 1) / kSuperBlock * super_bytes(g.kind.scales);
     if (g.kind.scales == Scales::kGroup) {
         g.group_size = weight.group_size;
         g.group_scale_bytes = weight.scale_format == FormatId::kF32 ? 4 : 2;
         g.group_scale_f16 = weight.scale_format == FormatId::kF16;
         // Of all that the chunks hold, so that what lies behind the last column has a scale: zero.
-        const int64_t n_groups = (g.n_chunks * kTileChunk + g.group_size - 1) / g.group_size;
-        g.supers = g.scales + n_groups * 2 * kTileRows * g.group_scale_bytes;
-        g.part_bytes = g.supers;
-    } else {
-        g.supers = g.scales + g.n_chunks * scale_bytes(g.kind.scales);
-        const int64_t n_supers = (g.n_chunks * kTileChunk + kSuperBlock - 1) / kSuperBlock;
-        g.part_bytes = g.supers + n_supers * super_bytes(g.kind.scales);
+        const int64_t n_groups = (n + g.group_size - 1) / g.group_size;
+        end = supers = scales + n_groups * 2 * kTileRows * g.group_scale_bytes;
     }
-    g.part_bytes = round_up(g.part_bytes, 64);
+    end = round_up(end, 64);
+    CHECK(end <= INT32_MAX);
+    g.n_chunks = static_cast<int>(n_chunks);
+    g.high = static_cast<int>(high), g.scales = static_cast<int>(scales);
+    g.supers = static_cast<int>(supers), g.part_bytes = static_cast<int>(end);
     return g;
 }
 

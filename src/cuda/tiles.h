@@ -141,9 +141,11 @@ struct TileGeometry {
     int group_size = 0;           // kGroup
     int group_scale_bytes = 2;    // kGroup: of one scale
     bool group_scale_f16 = true;  // kGroup, two bytes: f16, else bf16
-    int64_t n_chunks = 0;
-    int64_t high = 0, scales = 0, supers = 0;  // offsets of planes
-    int64_t part_bytes = 0;
+    // Of a part: chunks, and where its planes lie. 16 rows of the longest that a model has are no
+    // more bytes than an int counts.
+    int n_chunks = 0;
+    int high = 0, scales = 0, supers = 0;
+    int part_bytes = 0;
 };
 TileGeometry tile_geometry(const Tensor& weight);
 

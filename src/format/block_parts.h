@@ -19,7 +19,8 @@ namespace ridge {
 
 // Codes of a Q5_0 or Q5_1 block, 0..31. codes [kSmallBlock].
 template <class Block>
-[[gnu::always_inline]] RIDGE_HOST_DEVICE inline void five_bit_codes(const Block& block, uint8_t* __restrict codes) {
+[[gnu::always_inline]] RIDGE_HOST_DEVICE inline void five_bit_codes(const Block& block,
+                                                                    uint8_t* __restrict codes) {
     uint8_t high[kSmallBlock];
     for (int i = 0; i < 4; i++) {
         uint64_t eight = fifth_bits(block.qh[i]);
@@ -30,7 +31,8 @@ template <class Block>
 }
 
 // The sixteen scales of a Q3_K block, -32..31. scales [16].
-[[gnu::always_inline]] RIDGE_HOST_DEVICE inline void q3_k_scales(const BlockQ3_K& block, int8_t* __restrict scales) {
+[[gnu::always_inline]] RIDGE_HOST_DEVICE inline void q3_k_scales(const BlockQ3_K& block,
+                                                                 int8_t* __restrict scales) {
     for (int s = 0; s < 16; s++) {
         int low = (block.scales[s % 8] >> (4 * (s / 8))) & 15;
         int high = (block.scales[8 + s % 4] >> (2 * (s / 4))) & 3;
