@@ -26,14 +26,17 @@ std::string advice_on_context(const ModelInfo& info) {
 
 }  // namespace
 
-std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet) {
+std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
+                                    const std::function<void(const Engine&)>& check) {
     catch_interrupts();
     StatusLine status(!quiet);
-    std::unique_ptr<Engine> engine =
-        Engine::open(options, [&](std::string_view what, double share) {
+    std::unique_ptr<Engine> engine = Engine::open(
+        options,
+        [&](std::string_view what, double share) {
             if (interrupted()) throw Interrupted();
             status.show(what, share);
-        });
+        },
+        check);
     if (interrupted()) throw Interrupted();
     return engine;
 }

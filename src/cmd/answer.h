@@ -14,9 +14,10 @@ namespace ridge {
 
 // What run and chat do alike: open a model, put a conversation to it, show the answer.
 
-// Opens the model with its progress on standard error. Interrupted where a signal asked to end
-// meanwhile.
-std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet);
+// Opens the model with its progress on standard error; `check` is that of Engine::open().
+// Interrupted where a signal asked to end meanwhile.
+std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
+                                    const std::function<void(const Engine&)>& check = {});
 
 // The file's sampling with what was asked over it; a seed is drawn where none was asked.
 SampleParams sampling_of(const Engine& engine, const SamplingOptions& options);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
@@ -18,6 +19,7 @@
 #include "cmd/options.h"
 #include "cmd/output.h"
 #include "cmd/values.h"
+#include "engine/model_source.h"
 
 namespace ridge {
 namespace {
@@ -83,19 +85,40 @@ bool parse(const std::vector<std::string>& arguments, EvalOptions& options) {
 
 // A reference run beside the one that is measured: the same model on other kernels, with a cache
 // that rounds nothing.
-std::unique_ptr<Engine> open_reference(const EvalOptions& options) {
+std::unique_ptr<Engine> open_reference(const EvalOptions& options,
+                                       const std::function<void(const Engine&)>& check) {
     OpenOptions open = options.open;
     open.checkpoint = options.reference_checkpoint;
     open.pin = false;  // the cores are the other engine's
     open.cache_type_k = open.cache_type_v = "f32";
     try {
-        return open_engine(open, options.quiet);
+        return open_engine(open, options.quiet, check);
     } catch (const Error& e) {
         std::string_view message = e.what();
         constexpr std::string_view kOption = "--checkpoint";
         if (message.substr(0, kOption.size()) != kOption) throw;
         throw Error(e.kind(), "--reference-checkpoint{}", message.substr(kOption.size()));
     }
+}
+
+// That a file can be written there, and is none of those that are read.
+void check_output(const EvalOptions& options) {
+    std::vector<std::string> inputs{options.reference};
+    if (options.file != "-") inputs.push_back(options.file);
+    if (!is_synth(options.open.model)) {
+        const std::string& model = options.open.model;
+        if (file_kind(model) == FileKind::kDirectory) {
+            for (const std::string& name : list_folder(model)) inputs.push_back(model + "/" + name);
+        }
+        for (const std::string& path : open_model_header(model).file_paths())
+            inputs.push_back(path);
+    }
+    for (const std::string& input : inputs) {
+        if (input.empty() || !same_file(input, options.save)) continue;
+        throw Error(ErrorKind::kUsage, "--save-logits {}: would be written over {}, which is read",
+                    printable(options.save), printable(input));
+    }
+    FileWriter(options.save, options.force);
 }
 
 // The text's tokens in windows, for this model.
@@ -325,16 +348,21 @@ std::string result_text(const EvalOptions& options, const EvalWindows& windows,
 }
 
 int evaluate(const EvalOptions& options) {
-    // Read before a large model is loaded.
+    // What can be refused is refused before a large model is loaded.
+    if (!options.save.empty()) check_output(options);
     const std::string text = read_text(options.file);
     std::optional<LogitsFile> file;
     if (!options.reference.empty()) file = LogitsFile::open(options.reference);
+    EvalWindows windows;
+    auto read = [&](const Engine& engine) {
+        windows = read_windows(options, engine, text);
+        if (file) file->check_holds(windows, engine.config().n_vocab);
+    };
     // The reference first: where threads are pinned, those that are started later share a core.
     std::unique_ptr<Engine> reference;
-    if (!options.reference_checkpoint.empty()) reference = open_reference(options);
-    std::unique_ptr<Engine> engine = open_engine(options.open, options.quiet);
-    EvalWindows windows = read_windows(options, *engine, text);
-    if (file) file->check_holds(windows, engine->config().n_vocab);
+    if (!options.reference_checkpoint.empty()) reference = open_reference(options, read);
+    std::unique_ptr<Engine> engine = open_engine(
+        options.open, options.quiet, reference ? std::function<void(const Engine&)>() : read);
 
     EvalResult result;
     if (file) result.reference = fmt::format("{} ({})", printable(file->path()), file->source());

@@ -138,24 +138,53 @@ Json timings_json(const ModelInfo& info, const Generation& generation, const Ans
     return json;
 }
 
+// What is asked of the model.
+struct Question {
+    std::vector<Token> prompt;
+    SampleParams sampling;
+};
+
+// Before time goes into the weights: everything that can be wrong with it.
+Question question_of(const RunOptions& options, const Engine& engine, const std::string& text) {
+    const std::string model = printable(options.settings.open.model);
+    if (!engine.has_tokenizer() && !(options.has_ids && options.json)) {
+        throw Error("{}: has no tokenizer to make text with; --ids with --json works without one",
+                    model);
+    }
+    if (!engine.has_tokenizer() && !options.settings.answer.stops.empty()) {
+        throw Error(ErrorKind::kUsage, "--stop \"{}\": {} has no tokenizer to make text with",
+                    printable(options.settings.answer.stops.front(), 80), model);
+    }
+    Question question;
+    question.sampling = sampling_of(engine, options.settings.sampling);
+    question.sampling.n_logprobs = options.n_logprobs;
+    question.prompt = prompt_tokens(engine, options, text);
+    const int n_vocab = engine.config().n_vocab;
+    for (Token id : options.ids) {
+        if (id < n_vocab) continue;
+        throw Error(ErrorKind::kUsage, "--ids {}: not in the vocabulary, expected an id below {}",
+                    id, n_vocab);
+    }
+    check_prompt_fits(engine, question.prompt.size());
+    return question;
+}
+
 // One prompt, from its tokens to the last line.
 class Run {
   public:
     Run(const RunOptions& options, Engine& engine)
         : options_(options), engine_(engine), status_(!options.settings.quiet) {}
 
-    int go(const std::string& text) {
+    int go(const Question& question) {
         const AnswerOptions& answer_options = options_.settings.answer;
-        sampling_ = sampling_of(engine_, options_.settings.sampling);
-        sampling_.n_logprobs = options_.n_logprobs;
+        sampling_ = question.sampling;
         Request request;
-        request.prompt = prompt_tokens(engine_, options_, text);
+        request.prompt = question.prompt;
         request.sampling = sampling_;
         request.n_predict = answer_options.n_predict;
         request.stops = answer_options.stops;
         request.ignore_eos = answer_options.ignore_eos;
         request.show_special = answer_options.special;
-        check_prompt_fits(engine_, request.prompt.size());
 
         Sequence sequence = engine_.new_sequence();
         if (options_.logits_hash) hash_logits(sequence, request.prompt);
@@ -243,17 +272,11 @@ int run_prompt(const RunOptions& options) {
     } else if (options.ids.empty()) {
         throw Error(ErrorKind::kUsage, "run: the prompt is empty: --ids names no token");
     }
-    std::unique_ptr<Engine> engine = open_engine(options.settings.open, options.settings.quiet);
-    if (!engine->has_tokenizer() && !(options.has_ids && options.json)) {
-        throw Error("{}: has no tokenizer to make text with; --ids with --json works without one",
-                    printable(options.settings.open.model));
-    }
-    if (!engine->has_tokenizer() && !options.settings.answer.stops.empty()) {
-        throw Error(ErrorKind::kUsage, "--stop \"{}\": {} has no tokenizer to make text with",
-                    printable(options.settings.answer.stops.front(), 80),
-                    printable(options.settings.open.model));
-    }
-    return Run(options, *engine).go(text);
+    Question question;
+    std::unique_ptr<Engine> engine =
+        open_engine(options.settings.open, options.settings.quiet,
+                    [&](const Engine& opening) { question = question_of(options, opening, text); });
+    return Run(options, *engine).go(question);
 }
 
 }  // namespace

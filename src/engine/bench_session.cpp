@@ -94,8 +94,7 @@ std::vector<Sampled> BenchSession::run(const StepRows& rows, double from, double
                 rows.logit_rows,
                 rows.sample_rows,
                 on_stage_ ? &before_stage : nullptr};
-    Engine::Impl& impl = *engine_->impl_;
-    return std::move(impl.backend->wait(impl.backend->step(impl.model, kv_, batch)).sampled);
+    return std::move(engine_->impl_->step(kv_, batch).sampled);
 }
 
 Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,

@@ -154,7 +154,10 @@ struct EvaluateOptions {
 
 class Engine {
   public:
-    static std::unique_ptr<Engine> open(const OpenOptions& options, const Progress& progress = {});
+    // `check` is called before the weights are touched, and may throw: config(), the tokenizer, the
+    // chat template and default_sampling() are there, and of info() path, n_ctx and n_ctx_train.
+    static std::unique_ptr<Engine> open(const OpenOptions& options, const Progress& progress = {},
+                                        const std::function<void(const Engine&)>& check = {});
     ~Engine();
 
     const ModelInfo& info() const;

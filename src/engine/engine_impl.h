@@ -33,6 +33,8 @@ struct Engine::Impl {
     // Empties the sequence where the cache holds another one by now.
     void claim_cache(Sequence& sequence);
 
+    // A step of the backend to its end; its errors name the model.
+    StepResult step(const KvCache& cache, const Batch& batch) const;
     // Computes `tokens`, at most kMaxStepRows, as the next positions of the sequence that the cache
     // holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with `sampling`
     // the last row is sampled too. The sequence grows when the step has succeeded. `before_stage`

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/timer.h"
 #include "engine/engine_impl.h"
 #include "text/text_stream.h"
@@ -99,6 +100,14 @@ std::string_view to_string(StopReason reason) {
     return "";
 }
 
+StepResult Engine::Impl::step(const KvCache& cache, const Batch& batch) const {
+    try {
+        return backend->wait(backend->step(model, cache, batch));
+    } catch (const Error& e) {
+        throw Error(e.kind(), "{}: {}", printable(options.model), e.what());
+    }
+}
+
 // Positions are slots: the cache holds one sequence, from its first slot on.
 StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
                                   RowClass row_class, int n_logit_rows,
@@ -118,7 +127,7 @@ StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const 
     Batch batch{tokens, positions, slots, {&span, 1}, logit_rows, {}, before_stage};
     if (sampling != nullptr) batch.sample_rows = {&row, 1};
     try {
-        return backend->wait(backend->step(model, kv, batch));
+        return step(kv, batch);
     } catch (...) {
         sequence.resize(n_past);
         throw;

@@ -150,7 +150,8 @@ int64_t choose_context(int64_t n_ctx, const Config& config) {
     return n_ctx;
 }
 
-std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress& progress) {
+std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress& progress,
+                                     const std::function<void(const Engine&)>& check) {
     Timer timer;
     if (options.model.empty()) {
         throw Error(ErrorKind::kUsage,
@@ -174,6 +175,11 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     check_memory(*impl.backend, model.config, k_dtype, v_dtype, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
     read_tokenizer(options, impl);
+    impl.info.path = options.model;
+    impl.info.n_ctx = n_ctx, impl.info.n_ctx_train = model.config.n_ctx_train;
+    Timer check_timer;
+    if (check) check(*engine);
+    const double check_ms = check_timer.elapsed_ms();
     if (is_synth(options.model)) {
         *impl.file = open_model_file(options.model, options.synth_seed, [&](double share) {
             if (progress) progress("making weights", share);
@@ -196,7 +202,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
     impl.info.device_reason = std::move(device.reason);
     impl.info.fallbacks = std::move(fallbacks);
-    impl.info.load_ms = timer.elapsed_ms();
+    impl.info.load_ms = timer.elapsed_ms() - check_ms;
     return engine;
 }
 

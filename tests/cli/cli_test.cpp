@@ -89,7 +89,11 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
                     Bad{"-f", "y", "exclude each other"}})
         expect_error(with(run_with, {bad.option, bad.value}), 2, bad.said);
     expect_error({"run", "-m", tiny_model(), "--ids", "1,x", "--json"}, 2, "--ids \"x\"");
-    expect_error({"run", "-m", tiny_model(), "--ids", "4096", "--json"}, 2, "4096");
+    expect_error({"run", "-m", tiny_model(), "--ids", "1,4096", "--json"}, 2,
+                 "--ids 4096: not in the vocabulary, expected an id below 4096");
+    // Weights of 32 GB are not made for it.
+    expect_error({"run", "-m", "synth:qwen3-8b:F32", "-c", "8", "--raw", "-p", "a b c d e f g h i"},
+                 1, "tokens and the context holds 8");
     expect_error({"run", "-p", "x"}, 2, "no model");
 }
 

@@ -160,6 +160,33 @@ TEST(Eval, refuses_in_one_line) {
     EXPECT_EQ(std::filesystem::file_size(junk), 500u);
 }
 
+TEST(Eval, writes_over_nothing_that_it_reads) {
+    namespace fs = std::filesystem;
+    const std::string folder = scratch_folder() + "/inputs", model = folder + "/model.gguf";
+    fs::create_directory(folder);
+    fs::copy_file(tiny_model(), model);
+    fs::create_hard_link(model, folder + "/second.gguf");
+    fs::create_symlink("model.gguf", folder + "/link.gguf");
+    Arguments base = eval_tiny();
+    const std::string text = base[4], saved = folder + "/saved";
+    base[2] = model;
+    json_of(with(base, {"--save-logits", saved}));
+    for (const std::string& path : {model, folder + "/second.gguf", folder + "/link.gguf", text})
+        expect_error(with(base, {"--save-logits", path, "--force"}), 2, "which is read");
+    expect_error(with(base, {"--reference", saved, "--save-logits", saved, "--force"}), 2,
+                 "which is read");
+    EXPECT_EQ(fs::file_size(model), fs::file_size(tiny_model()));
+
+    const std::string hf = std::string(RIDGE_TESTS_DIR) + "/golden_data/models/qwen3-tied/hf";
+    const std::string copy = folder + "/hf";
+    fs::copy(hf, copy);
+    base[2] = copy;
+    for (const char* name : {"model.safetensors", "config.json"}) {
+        expect_error(with(base, {"--save-logits", copy + "/" + name, "--force"}), 2,
+                     "which is read");
+    }
+}
+
 TEST(Eval, reads_standard_input) {
     Setting setting;
     setting.input = std::string(400, 'a') + std::string(400, 'b');

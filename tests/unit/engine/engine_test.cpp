@@ -212,6 +212,43 @@ TEST(Engine, a_prompt_is_cancelled_within_a_step) {
     EXPECT_EQ(engine->generate(sequence, request).tokens, want);
 }
 
+TEST(Engine, what_a_check_refuses_costs_no_weights) {
+    bool started = false;
+    std::string message;
+    try {
+        Engine::open(
+            tiny(), [&](std::string_view, double) { started = true; },
+            [&](const Engine& engine) {
+                EXPECT_EQ(engine.info().n_ctx, 512);
+                EXPECT_EQ(engine.info().n_ctx_train, engine.config().n_ctx_train);
+                EXPECT_EQ(engine.info().path, tiny().model);
+                EXPECT_FALSE(engine.tokenizer().encode("word").empty());
+                EXPECT_NE(engine.chat_template(), nullptr);
+                throw Error("refused");
+            });
+    } catch (const Error& e) {
+        message = e.what();
+    }
+    EXPECT_EQ(message, "refused");
+    EXPECT_FALSE(started) << "weights were made";
+}
+
+TEST(Engine, errors_of_a_step_name_the_model) {
+    auto engine = Engine::open(tiny());
+    Sequence sequence = engine->new_sequence();
+    Request request = greedy({1, 2, 3}, 1);
+    for (Token token = 0; token < engine->config().n_vocab; token++)
+        request.sampling.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+    std::string message;
+    try {
+        engine->generate(sequence, request);
+    } catch (const Error& e) {
+        message = e.what();
+    }
+    EXPECT_EQ(message, tiny().model + ": position 3: all logits are -inf, expected a finite one");
+    EXPECT_TRUE(sequence.tokens().empty());
+}
+
 TEST(Engine, names_the_instruction_set_of_the_kernels_that_run) {
     OpenOptions options = tiny();
     options.device = "cpu";
