@@ -1,5 +1,7 @@
-#include "cuda/check.h"
+#include <algorithm>
+
 #include "cuda/context.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/block.cuh"
 #include "cuda/device/quads.cuh"
 #include "cuda/row_ops.h"
@@ -41,28 +43,32 @@ struct Norm {
 template <bool kAligned>
 __global__ void __launch_bounds__(32 * kWarpsOfHeads) rms_norm_heads(Norm n) {
     constexpr int kQuads = kShortRow / 4 / 32;  // of a lane
+    const int64_t n_quads = (n.d + 3) / 4;
+    float4 v[kQuads] = {}, w[kQuads] = {};
+#pragma unroll
+    for (int q = 0; q < kQuads; q++) {
+        const int64_t quad = lane_of_thread() + 32 * q;
+        if (quad < n_quads) w[q] = load_quad<kAligned>(n.weight, quad, n.d);
+    }
+    wait_for_previous_kernel();  // weights are nobody's product; x is
+    let_next_kernel_start();
     const int64_t index = int64_t{blockIdx.x} * kWarpsOfHeads + warp_of_thread();
     if (index >= n.n_rows * n.n_heads) return;  // the whole warp
     const int64_t row = index / n.n_heads, head = index % n.n_heads;
     const float* in = n.x + row * n.x_stride + head * n.d;
     float* to = n.out + row * n.out_stride + head * n.d;
-    const int64_t n_quads = (n.d + 3) / 4;
-    float4 v[kQuads] = {}, w[kQuads] = {};
     double sum = 0;
 #pragma unroll
     for (int q = 0; q < kQuads; q++) {
         const int64_t quad = lane_of_thread() + 32 * q;
-        if (quad >= n_quads) break;
-        w[q] = load_quad<kAligned>(n.weight, quad, n.d);
-        v[q] = load_quad<kAligned>(in, quad, n.d);
+        if (quad < n_quads) v[q] = load_quad<kAligned>(in, quad, n.d);
         sum = sum_of_squares(v[q], sum);
     }
     const float scale = n.scale(warp_sum(sum));
 #pragma unroll
     for (int q = 0; q < kQuads; q++) {
         const int64_t quad = lane_of_thread() + 32 * q;
-        if (quad >= n_quads) break;
-        store_quad<kAligned>(normed(v[q], scale, w[q]), to, quad, n.d);
+        if (quad < n_quads) store_quad<kAligned>(normed(v[q], scale, w[q]), to, quad, n.d);
     }
 }
 
@@ -81,6 +87,8 @@ __global__ void __launch_bounds__(1024) rms_norm_two_level(Norm n) {
     const int64_t n_quads = (n.d + 3) / 4, first = threadIdx.x;
     const float4 zero = {0, 0, 0, 0};
     const float4 w = first < n_quads ? load_quad<kAligned>(n.weight, first, n.d) : zero;
+    wait_for_previous_kernel();  // weights are nobody's product; x is
+    let_next_kernel_start();
     const float4 v = first < n_quads ? load_quad<kAligned>(in, first, n.d) : zero;
     double sum = sum_of_squares(v, 0);
     for (int64_t quad = first + blockDim.x; quad < n_quads; quad += blockDim.x) {
@@ -109,6 +117,8 @@ __global__ void __launch_bounds__(1024) rms_norm_two_level(Norm n) {
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreadsOfAdd)
     add_quads(const float* y, int64_t y_stride, int64_t d, float* x, int64_t x_stride) {
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const int64_t quad = int64_t{blockIdx.y} * kThreadsOfAdd + threadIdx.x;
     if (quad >= (d + 3) / 4) return;
     float* to = x + blockIdx.x * x_stride;
@@ -136,19 +146,19 @@ void rms_norm(Step& s, Heads x, const Tensor& weight, float eps, Heads out) {
                     out.rows.stride};
     const bool aligned = has_aligned_quads(x.rows, d) && has_aligned_quads(out.rows, d) &&
                          reinterpret_cast<uintptr_t>(norm.weight) % 16 == 0;
-    cudaStream_t stream = context_of(s).stream;
+    const Context& c = context_of(s);
     if (d <= kShortRow) {
         const int64_t n_blocks = (norm.n_rows * norm.n_heads + kWarpsOfHeads - 1) / kWarpsOfHeads;
         const auto kernel = aligned ? rms_norm_heads<true> : rms_norm_heads<false>;
-        kernel<<<static_cast<unsigned>(n_blocks), 32 * kWarpsOfHeads, 0, stream>>>(norm);
+        launch_dependent(c, kernel, dim3(static_cast<unsigned>(n_blocks)), 32 * kWarpsOfHeads, 0,
+                         "rms_norm", norm);
     } else {
         const dim3 grid(static_cast<unsigned>(norm.n_rows), static_cast<unsigned>(norm.n_heads));
         const auto n_threads =
             static_cast<unsigned>(std::min<int64_t>((quads_of(d) + 31) / 32 * 32, 1024));
         const auto kernel = aligned ? rms_norm_two_level<true> : rms_norm_two_level<false>;
-        kernel<<<grid, n_threads, 0, stream>>>(norm);
+        launch_dependent(c, kernel, grid, n_threads, 0, "rms_norm", norm);
     }
-    check_launch("rms_norm");
 }
 
 void add(Step& s, Rows y, Rows x) {
@@ -159,9 +169,8 @@ void add(Step& s, Rows y, Rows x) {
                     static_cast<unsigned>((quads_of(d) + kThreadsOfAdd - 1) / kThreadsOfAdd));
     const bool aligned = has_aligned_quads(y, d) && has_aligned_quads(x, d);
     const auto kernel = aligned ? add_quads<true> : add_quads<false>;
-    kernel<<<grid, kThreadsOfAdd, 0, context_of(s).stream>>>(device_rows<const float>(y), y.stride,
-                                                             d, device_rows<float>(x), x.stride);
-    check_launch("add");
+    launch_dependent(context_of(s), kernel, grid, kThreadsOfAdd, 0, "add",
+                     device_rows<const float>(y), y.stride, d, device_rows<float>(x), x.stride);
 }
 
 }  // namespace ridge::cuda

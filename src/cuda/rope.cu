@@ -1,5 +1,5 @@
-#include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/quads.cuh"
 #include "cuda/row_ops.h"
 
@@ -47,11 +47,13 @@ template <bool kHalfSplit, bool kAligned>
 __global__ void __launch_bounds__(kThreads) rope_rows(Rotation r) {
     extern __shared__ float2 turns[];  // [n_pairs] sine, cosine
     const int32_t position = r.positions[blockIdx.x];
-    if (position < 0) return;  // the whole block
     for (int pair = static_cast<int>(threadIdx.x); pair < r.n_pairs; pair += kThreads) {
         turns[pair] = sine_and_cosine(position, r.frequency[pair]);
     }
-    __syncthreads();  // turns is complete
+    wait_for_previous_kernel();  // positions are nobody's product; x is
+    let_next_kernel_start();
+    if (position < 0) return;  // the whole block
+    __syncthreads();           // turns is complete
     constexpr int kPairs = kAligned ? 4 : 1;
     const int first_head = static_cast<int>(blockIdx.y) * kHeadsOfBlock;
     const int n_parts = r.n_pairs / kPairs;  // of a head
@@ -103,8 +105,8 @@ void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
                                    : (aligned ? rope_rows<false, true> : rope_rows<false, false>);
     const dim3 grid(static_cast<unsigned>(x.rows.n_rows),
                     static_cast<unsigned>((x.n_heads + kHeadsOfBlock - 1) / kHeadsOfBlock));
-    kernel<<<grid, kThreads, static_cast<size_t>(n_pairs) * sizeof(float2), c.stream>>>(rotation);
-    check_launch("rope");
+    launch_dependent(c, kernel, grid, kThreads, static_cast<size_t>(n_pairs) * sizeof(float2),
+                     "rope", rotation);
 }
 
 }  // namespace ridge::cuda

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/candidates.cuh"
 #include "cuda/sample.h"
 #include "cuda/sample_runs.cuh"
@@ -425,6 +428,8 @@ __global__ void __launch_bounds__(kSampleThreads) sample_rows(SampleTask task) {
     __shared__ Shared shared;
     __shared__ double partial[32];
     __shared__ int number;
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const int64_t row = blockIdx.y;
     const RowDraw& draw = task.places.draws[row];
     const auto first = static_cast<int>(blockIdx.x) * kChunk;
@@ -473,13 +478,12 @@ void enqueue_sample(Step& s, Rows logits) {
                           device_words<RowState>(states)};
     const dim3 grid(static_cast<unsigned>((n_vocab + kChunk - 1) / kChunk),
                     static_cast<unsigned>(n_rows));
-    sample_rows<<<grid, kSampleThreads, 0, c.stream>>>(task);
-    check_launch("sample");
+    launch_dependent(c, sample_rows, grid, kSampleThreads, 0, "sample", task);
     if (n_vocab > kListRoom && c.sampling->draws_from_all()) {
         const SortedRuns runs{device_words<Candidate>(sorted), device_words<double>(mass),
                               device_words<double>(mass_t), static_cast<int32_t>(n_runs)};
         for (int64_t row = 0; row < n_rows; row += n_at_once) {
-            launch_walk(task, runs, row, std::min(n_at_once, n_rows - row), c.stream);
+            launch_walk(c, task, runs, row, std::min(n_at_once, n_rows - row));
         }
     }
     c.sampling->fetch(n_rows, c.stream);

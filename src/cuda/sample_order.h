@@ -63,4 +63,11 @@ RIDGE_HOST_DEVICE constexpr Digit digit_of_candidate(int i) {
     return kAll[i];
 }
 
+// The lower one of the i-th pair of elements that a sorting network compares at a distance, a power
+// of two; the other is so much further on. At distances up to 32, pairs 32 w and up to 31 behind it
+// are of elements 64 w and up to 63 behind it.
+RIDGE_HOST_DEVICE constexpr int first_of_pair(int i, int distance) {
+    return 2 * i - (i & (distance - 1));
+}
+
 }  // namespace ridge::cuda

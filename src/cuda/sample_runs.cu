@@ -1,4 +1,4 @@
-#include "cuda/check.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/candidates.cuh"
 #include "cuda/sample_runs.cuh"
 
@@ -15,6 +15,8 @@ __global__ void __launch_bounds__(kSampleThreads)
     sort_runs(SampleTask task, SortedRuns runs, int64_t first_row) {
     __shared__ Candidate list[kRun];
     __shared__ double prefix[kRun], partial[32];
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const int64_t row = first_row + blockIdx.y;
     const RowState& state = task.states[row];
     if (state.walks_far == 0) return;  // the whole block
@@ -111,6 +113,8 @@ struct Walk {
 __global__ void __launch_bounds__(kMaxRuns)
     walk_runs(SampleTask task, SortedRuns runs, int64_t first_row) {
     __shared__ double partial[32];
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const int64_t row = first_row + blockIdx.x;
     const RowState& state = task.states[row];
     if (state.walks_far == 0) return;  // the whole block
@@ -145,13 +149,13 @@ __global__ void __launch_bounds__(kMaxRuns)
 
 }  // namespace
 
-void launch_walk(const SampleTask& task, const SortedRuns& runs, int64_t first_row, int64_t n_rows,
-                 cudaStream_t stream) {
+void launch_walk(const Context& c, const SampleTask& task, const SortedRuns& runs,
+                 int64_t first_row, int64_t n_rows) {
     const dim3 grid(static_cast<unsigned>(runs.n_runs), static_cast<unsigned>(n_rows));
-    sort_runs<<<grid, kSampleThreads, 0, stream>>>(task, runs, first_row);
-    check_launch("sample: sorting runs");
-    walk_runs<<<static_cast<unsigned>(n_rows), kMaxRuns, 0, stream>>>(task, runs, first_row);
-    check_launch("sample: walking runs");
+    launch_dependent(c, sort_runs, grid, kSampleThreads, 0, "sample: sorting runs", task, runs,
+                     first_row);
+    launch_dependent(c, walk_runs, dim3(static_cast<unsigned>(n_rows)), kMaxRuns, 0,
+                     "sample: walking runs", task, runs, first_row);
 }
 
 }  // namespace ridge::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cuda/context.h"
 #include "cuda/sample_mirror.h"
 #include "cuda/sample_order.h"
 
@@ -35,7 +36,7 @@ struct SortedRuns {
 };
 
 // Draws the rows that walk far, of n_rows rows from first_row on.
-void launch_walk(const SampleTask& task, const SortedRuns& runs, int64_t first_row, int64_t n_rows,
-                 cudaStream_t stream);
+void launch_walk(const Context& c, const SampleTask& task, const SortedRuns& runs,
+                 int64_t first_row, int64_t n_rows);
 
 }  // namespace ridge::cuda

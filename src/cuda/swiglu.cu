@@ -1,5 +1,5 @@
-#include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/device/async.cuh"
 #include "cuda/device/quads.cuh"
 #include "cuda/row_ops.h"
 
@@ -23,6 +23,8 @@ template <bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     swiglu_quads(const float* gate_up, int64_t stride, int64_t d_ff, float* out,
                  int64_t out_stride) {
+    wait_for_previous_kernel();
+    let_next_kernel_start();
     const int64_t quad = int64_t{blockIdx.y} * kThreads + threadIdx.x;
     if (quad >= (d_ff + 3) / 4) return;
     const float* gate = gate_up + blockIdx.x * stride;
@@ -43,10 +45,9 @@ void swiglu(Step& s, Rows gate_up, Rows out) {
                     static_cast<unsigned>((quads_of(d_ff) + kThreads - 1) / kThreads));
     const bool aligned = has_aligned_quads(gate_up, d_ff) && has_aligned_quads(out, d_ff);
     const auto kernel = aligned ? swiglu_quads<true> : swiglu_quads<false>;
-    kernel<<<grid, kThreads, 0, context_of(s).stream>>>(device_rows<const float>(gate_up),
-                                                        gate_up.stride, d_ff,
-                                                        device_rows<float>(out), out.stride);
-    check_launch("swiglu");
+    launch_dependent(context_of(s), kernel, grid, kThreads, 0, "swiglu",
+                     device_rows<const float>(gate_up), gate_up.stride, d_ff,
+                     device_rows<float>(out), out.stride);
 }
 
 }  // namespace ridge::cuda

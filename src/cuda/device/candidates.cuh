@@ -17,7 +17,7 @@ __device__ inline void sort_descending(Candidate* list, int n) {
     for (int size = 2; size <= n; size *= 2) {
         for (int distance = size / 2; distance > 0; distance /= 2) {
             for (int i = static_cast<int>(threadIdx.x); i < n / 2; i += kSampleThreads) {
-                const int low = 2 * i - (i & (distance - 1)), high = low + distance;
+                const int low = first_of_pair(i, distance), high = low + distance;
                 const Candidate a = list[low], b = list[high];
                 const bool descending = (low & size) == 0;
                 if ((a < b) == descending) list[low] = b, list[high] = a;
