@@ -36,12 +36,7 @@ class CpuBackend : public Backend {
     uint64_t free_memory_bytes() const override {
         return memory_bytes_ > 0 ? memory_bytes_ : available_memory_bytes();
     }
-    Buffer alloc(size_t n_bytes) override {
-        if (n_bytes == 0) return {};
-        void* data = reserve_memory(n_bytes);
-        if (data == nullptr) throw Error("cpu: no memory for {} bytes", n_bytes);
-        return {data, n_bytes, release_memory};
-    }
+    Buffer alloc(size_t n_bytes) override { return alloc_for("a buffer", n_bytes); }
     void prepare(std::span<Tensor* const> weights, const Layout& layout,
                  const PrepareEvents& events) override {
         std::vector<Tensor*> unpacked;
@@ -67,22 +62,23 @@ class CpuBackend : public Backend {
         cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
         cache.n_slots = n_slots, cache.n_layers = config.n_layers;
         cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
-        cache.pages = alloc(cache.n_bytes());
+        cache.pages = alloc_for("the KV cache, which -c makes smaller", cache.n_bytes());
         advise_huge_pages(cache.pages.data(), cache.pages.n_bytes());
         return cache;
     }
 
     std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
                                int n_logit_rows) override {
-        logits_ = alloc(static_cast<size_t>(n_logit_rows) *
-                        static_cast<size_t>(model.config.n_vocab) * sizeof(float));
+        logits_ =
+            alloc_for("logits", static_cast<size_t>(n_logit_rows) *
+                                    static_cast<size_t>(model.config.n_vocab) * sizeof(float));
         scratch_ = {};
         std::vector<Fallback> fallbacks;
         for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
             BatchSize size(n_rows, n_logit_rows, row_class);
             run(model, kv, size.batch(), &fallbacks);
         }
-        scratch_memory_ = alloc(scratch_.planned_bytes());
+        scratch_memory_ = alloc_for("a step's intermediates", scratch_.planned_bytes());
         scratch_.place(scratch_memory_);
         return fallbacks;
     }
@@ -100,10 +96,21 @@ class CpuBackend : public Backend {
     double measure_read_gbps(const Model& model) override;
 
   private:
+    // `what` is what errors call it, with what would make it smaller.
+    static Buffer alloc_for(std::string_view what, size_t n_bytes) {
+        if (n_bytes == 0) return {};
+        void* data = reserve_memory(n_bytes);
+        if (data != nullptr) return {data, n_bytes, release_memory};
+        throw Error(
+            "cpu: the system gives no {:.3f} GB for {}; a limit of this process (ulimit -v) may be "
+            "in the way",
+            1e-9 * static_cast<double>(n_bytes), what);
+    }
+
     void to_float(Tensor& weight, const PrepareEvents& events) {
         const int64_t n_bytes = weight.n_cols() * static_cast<int64_t>(sizeof(float));
         if (events.taking) events.taking(n_bytes);
-        Buffer buffer = alloc(static_cast<size_t>(n_bytes));
+        Buffer buffer = alloc_for("a norm or a bias", static_cast<size_t>(n_bytes));
         unpack_row(weight, 0, reinterpret_cast<float*>(buffer.data()));
         const Tensor original = weight;
         weight.format = &format_of(FormatId::kF32);
@@ -138,7 +145,8 @@ class CpuBackend : public Backend {
         constexpr size_t kBlockBytes = size_t{256} << 20;
         if (n_packed_left_ < n_bytes) {
             n_packed_left_ = std::max(kBlockBytes, n_bytes);
-            weights_.push_back(alloc(n_packed_left_));
+            weights_.push_back(
+                alloc_for("packed weights, which --no-repack does without", n_packed_left_));
             advise_huge_pages(weights_.back().data(), n_packed_left_);
             packed_end_ = weights_.back().data();
         }
