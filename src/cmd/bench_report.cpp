@@ -303,8 +303,8 @@ void BenchReport::finish() {
                 "these threads read in that time.\n");
         }
         output_.write(fmt::format(
-            "\n{}, {} cores, {}; ridge {}{}\n", printable(cpu_name()), default_n_threads(),
-            printable(os_name()), build_info().version,
+            "\n{}, {}, {}; ridge {}{}\n", printable(cpu_name()),
+            counted(default_n_threads(), "core"), printable(os_name()), build_info().version,
             build_info().commit.empty() ? "" : fmt::format(" ({})", build_info().commit)));
     }
     output_.flush();
