@@ -8,7 +8,6 @@
 #include "base/checked_math.h"
 #include "base/error.h"
 #include "base/split_mix.h"
-#include "base/system.h"
 #include "engine/engine_impl.h"
 
 namespace ridge {
