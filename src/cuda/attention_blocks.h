@@ -12,9 +12,10 @@ namespace ridge::cuda {
 constexpr int kLeastBlockPositions = 128, kMostBlocks = 64;
 
 RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
-    int n = kLeastBlockPositions;
-    while (n_positions > int64_t{n} * kMostBlocks) n *= 2;
-    return n;
+    int shift = 7;
+    while ((n_positions - 1) >> shift >= kMostBlocks) shift++;
+    static_assert(kLeastBlockPositions == 1 << 7);
+    return 1 << shift;
 }
 
 // Of a masked row, too: one, which is empty.
@@ -22,6 +23,10 @@ RIDGE_HOST_DEVICE constexpr int blocks_of(int n_positions) {
     const int n = block_positions(n_positions);
     return n_positions <= n ? 1 : (n_positions - 1) / n + 1;
 }
+
+// Rows of so few positions have too few blocks to fill a device: each of the query heads that share
+// a K/V head is then a block of threads of its own.
+constexpr int kHeadsApartPositions = 256;
 
 // The most that a row of up to n_positions has.
 constexpr int most_blocks(int64_t n_positions) {

@@ -12,6 +12,11 @@ namespace {
 
 using namespace decode;
 
+// That registers and shared memory have room for.
+constexpr int blocks_an_sm(int group) {
+    return group <= 4 ? 4 : 2;
+}
+
 // sums[h][e] += factors[h] * x[e]                      sums [G][8], factors [G] in shared memory
 template <int G>
 __device__ __forceinline__ void multiply_add(const float (&x)[kChunk], const float* factors,
@@ -187,18 +192,18 @@ __device__ void store(const DecodeRows& a, const Item& item, int64_t column, flo
 
 // This warp's part of an item: sums, with what they are relative to, in its ring and in states.
 template <class S>
-__device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const Item& item,
-                                       const Room& room, int warp, int lane) {
+__device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const HeadGroup& heads,
+                                       const Item& item, const Room& room, int warp, int lane) {
     constexpr int G = S::kGroup;
     std::byte* ring = room.rings + warp * s.ring_bytes;
     float* weights = room.weights + warp * weight_floats(G);
-    Feed<S> feed(s, a, item, ring, warp, lane);
+    Feed<S> feed(s, a, item, heads.kv_head, ring, warp, lane);
 
-    const ItemHeads heads(a, item);
-    const float* q = a.q + (a.first_row + item.row) * a.q_stride + heads.first * s.d;
+    const float* q =
+        a.q + (a.first_row + item.row) * a.q_stride + (heads.first + item.first_head) * s.d;
     for (int i = static_cast<int>(threadIdx.x); i < G * s.d; i += kThreads) {
         const int h = i / s.d, k = i % s.d;
-        room.queries[k * G + h] = h < heads.n ? q[i] * a.scale : 0.0f;
+        room.queries[k * G + h] = h < item.n_heads ? q[i] * a.scale : 0.0f;
     }
     __syncthreads();  // queries are there
 
@@ -241,15 +246,22 @@ __device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const It
     }
 }
 
+// The parts of a row and head group: [a.most_blocks][group] heads, of which sums are [d_head / 4].
+__device__ int64_t first_part(const DecodeRows& a, const HeadGroup& heads, const Item& item,
+                              int group) {
+    const int64_t pair = int64_t{item.row} * a.n_head_groups() + heads.number;
+    return pair * a.most_blocks * group;
+}
+
 // The warps' sums together: the result where the row has one block, else a part of it.
-template <class S>
-__device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a, const Item& item,
+template <class S, int kGroup>
+__device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a,
+                                             const HeadGroup& heads, const Item& item,
                                              const Room& room) {
     constexpr int G = S::kGroup;
-    const ItemHeads heads(a, item);
     const int vectors = s.d / 4;  // of a head
-    const int64_t part = int64_t{item.pair} * a.most_blocks + item.block;
-    for (int i = static_cast<int>(threadIdx.x); i < heads.n * vectors; i += kThreads) {
+    const int64_t part = first_part(a, heads, item, kGroup) + item.block * kGroup + item.first_head;
+    for (int i = static_cast<int>(threadIdx.x); i < item.n_heads * vectors; i += kThreads) {
         const int h = i / vectors, v = i % vectors;
         float highest = -INFINITY;
         for (int w = 0; w < kWarps; w++) highest = fmaxf(highest, room.states[w * G + h].x);
@@ -268,21 +280,22 @@ __device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a, co
             total = fmaf(factor, state.y, total);
         }
         if (item.n_blocks == 1) {
-            store(a, item, (heads.first + h) * s.d + 4 * v, sum, total);
+            store(a, item, (heads.first + item.first_head) * s.d + 4 * i, sum, total);
         } else {
-            a.sums[part * G * vectors + i] = sum;
-            if (v == 0) a.states[part * G + h] = {highest, total};
+            a.sums[part * vectors + i] = sum;
+            if (v == 0) a.states[part + h] = {highest, total};
         }
     }
 }
 
-// Whether this block is the last of its row and head group: all others' parts can be seen then.
-__device__ bool is_last(const DecodeRows& a, const Item& item, const Room& room) {
+// Whether this item is the last of its row and head group: all others' parts can be seen then.
+__device__ bool is_last(const DecodeRows& a, const HeadGroup& heads, const Item& item,
+                        const Room& room) {
     __threadfence();  // this thread's sums come before the arrival
     __syncthreads();  // so do those of all threads
     if (threadIdx.x == 0) {
-        uint32_t* arrivals = a.arrivals + item.pair;
-        *room.is_last = atomicAdd(arrivals, 1u) == static_cast<uint32_t>(item.n_blocks - 1);
+        uint32_t* arrivals = a.arrivals + item.row * a.n_head_groups() + heads.number;
+        *room.is_last = atomicAdd(arrivals, 1u) == static_cast<uint32_t>(item.n_items - 1);
         if (*room.is_last) *arrivals = 0;
         __threadfence();  // the others' sums come after their arrivals
     }
@@ -290,23 +303,23 @@ __device__ bool is_last(const DecodeRows& a, const Item& item, const Room& room)
     return *room.is_last;
 }
 
-// The parts of a row's blocks, in their order. Teams of threads take blocks in turns, and add what
-// they have in the order of teams: their number depends on the shape alone.
-template <class S>
-__device__ void merge_blocks(const S& s, const DecodeRows& a, const Item& item, const Room& room,
-                             int warp, int lane) {
-    constexpr int G = S::kGroup;
+// The parts of a row and head group, in the order of blocks. Teams of threads take blocks in turns,
+// and add what they have in the order of teams: their number depends on the shape alone.
+template <int kGroup>
+__device__ __forceinline__ void merge_blocks(int d, const DecodeRows& a, const HeadGroup& heads,
+                                             const Item& item, const Room& room, int warp,
+                                             int lane) {
     static_assert(kMostBlocks == 64);
-    auto* factors = reinterpret_cast<float*>(room.rings);              // [G][kMostBlocks]
-    float* totals = factors + G * kMostBlocks;                         // [G]
+    auto* factors = reinterpret_cast<float*>(room.rings);              // [kGroup][kMostBlocks]
+    float* totals = factors + kMostGroup * kMostBlocks;                // [kGroup]
     auto* team_sums = reinterpret_cast<float4*>(totals + kMostGroup);  // [kThreads]
-    const ItemHeads heads(a, item);
-    const int64_t first = int64_t{item.pair} * a.most_blocks;
+    const int64_t first = first_part(a, heads, item, kGroup);
     for (int h = warp; h < heads.n; h += kWarps) {
         const float2 nothing{-INFINITY, 0};
-        const float2* states = a.states + first * G + h;
-        const float2 low = lane < item.n_blocks ? __ldcg(states + lane * G) : nothing;
-        const float2 high = lane + 32 < item.n_blocks ? __ldcg(states + (lane + 32) * G) : nothing;
+        const float2* states = a.states + first + h;
+        const float2 low = lane < item.n_blocks ? __ldcg(states + lane * kGroup) : nothing;
+        const float2 high =
+            lane + 32 < item.n_blocks ? __ldcg(states + (lane + 32) * kGroup) : nothing;
         const float base = base_of(max_of_head<1>(fmaxf(low.x, high.x)));
         const float factor = exp2_near(low.x - base), high_factor = exp2_near(high.x - base);
         const float total = sum_of_head<1>(fmaf(factor, low.y, high_factor * high.y));
@@ -316,21 +329,21 @@ __device__ void merge_blocks(const S& s, const DecodeRows& a, const Item& item, 
     }
     __syncthreads();  // factors and totals are there
 
-    const int vectors = s.d / 4, n = heads.n * vectors;
+    const int vectors = d / 4, n = heads.n * vectors;
     const int width = min(n, kThreads), n_teams = kThreads / width;
     const int thread = static_cast<int>(threadIdx.x), team = thread / width;
     for (int i = thread % width; i < n && team < n_teams; i += width) {
-        const int h = i / vectors;
-        const float4* parts = a.sums + first * G * vectors + i;
+        const float* factor = factors + i / vectors * kMostBlocks;
+        const float4* parts = a.sums + first * vectors + i;
         float4 sum{};
 #pragma unroll 8
         for (int b = team; b < item.n_blocks; b += n_teams) {
-            add_times(factors[h * kMostBlocks + b], __ldcg(parts + b * G * vectors), sum);
+            add_times(factor[b], __ldcg(parts + b * kGroup * vectors), sum);
         }
         if (n_teams > 1) {
             team_sums[thread] = sum;  // width is n: the loop has one turn
         } else {
-            store(a, item, heads.first * s.d + 4 * i, sum, totals[h]);
+            store(a, item, heads.first * d + 4 * i, sum, totals[i / vectors]);
         }
     }
     if (n_teams == 1) return;
@@ -338,27 +351,42 @@ __device__ void merge_blocks(const S& s, const DecodeRows& a, const Item& item, 
     if (team > 0) return;
     float4 sum = team_sums[thread];
     for (int t = 1; t < n_teams; t++) add_times(1, team_sums[t * width + thread], sum);
-    store(a, item, heads.first * s.d + 4 * thread, sum, totals[thread / vectors]);
+    store(a, item, heads.first * d + 4 * thread, sum, totals[thread / vectors]);
+}
+
+// kGroup: of the parts, S::kGroup or where heads are apart that of the others.
+template <class S, int kGroup>
+__device__ __forceinline__ void run_item(const DecodeRows& a, const HeadGroup& heads,
+                                         const Item& item, std::byte* shared, int warp, int lane) {
+    const S s(a.kv);
+    const Room room(s, shared);
+    attend(s, a, heads, item, room, warp, lane);
+    __syncthreads();  // all warps' sums are there
+    finish_block<S, kGroup>(s, a, heads, item, room);
 }
 
 template <int D, int K, int V, int G>
-__global__ void __launch_bounds__(kThreads, G <= 4 ? 4 : 2)
+__global__ void __launch_bounds__(kThreads, blocks_an_sm(G))
     attend_decode_rows_kernel(const __grid_constant__ DecodeRows a) {
     extern __shared__ float4 shared[];
+    auto* base = reinterpret_cast<std::byte*>(shared);
     const Shape<D, K, V, G> s(a.kv);
-    const Room room(s, reinterpret_cast<std::byte*>(shared));
+    const Room room(s, base);
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const LaneRows rows(a, lane);
-    const int n_items = rows.n_blocks() * a.n_head_groups();
+    const HeadGroup heads(a);
+    const LaneRows rows(a, heads.n, lane);
+    const int n_items = rows.n_items();
     wait_for_previous_kernel();  // the batch is nobody's product; q and the cache are
     let_next_kernel_start();
-    for (int i = static_cast<int>(blockIdx.x); i < n_items; i += static_cast<int>(gridDim.x)) {
-        const Item item = rows.item(a, i);
-        attend(s, a, item, room, warp, lane);
-        __syncthreads();  // all warps' sums are there
-        finish_block(s, a, item, room);
-        if (item.n_blocks > 1 && is_last(a, item, room)) {
-            merge_blocks(s, a, item, room, warp, lane);
+    for (int i = static_cast<int>(blockIdx.y); i < n_items; i += static_cast<int>(gridDim.y)) {
+        const Item item = rows.item(i);
+        if (G > 1 && item.n_positions <= kHeadsApartPositions) {
+            run_item<Shape<D, K, V, 1>, G>(a, heads, item, base, warp, lane);
+        } else {
+            run_item<Shape<D, K, V, G>, G>(a, heads, item, base, warp, lane);
+        }
+        if (item.n_blocks > 1 && is_last(a, heads, item, room)) {
+            merge_blocks<G>(s.d, a, heads, item, room, warp, lane);
         }
         __syncthreads();  // shared memory has been read
     }
@@ -443,16 +471,19 @@ class DecodeAttention {
               "decode attention: shared memory");
     }
 
-    // Rows first to end of the batch, which are of class decode.
+    // Rows first to end of the batch, which are of class decode. As many blocks as run at once, or
+    // one for each head group: their number is nothing to the results.
     void run(int first, int end) {
+        const int n_at_once = context_.n_sms * blocks_an_sm(groups_.group);
         for (; first < end; first += most_rows_) {
             args_.first_row = first, args_.n_rows = std::min(most_rows_, end - first);
-            const int64_t n_items =
-                int64_t{args_.n_rows} * args_.n_head_groups() * args_.most_blocks;
-            const int64_t n_blocks =
-                std::min<int64_t>(n_items, int64_t{context_.n_sms} * (groups_.group <= 4 ? 4 : 2));
-            launch_dependent(context_, kernel_, dim3(static_cast<unsigned>(n_blocks)), kThreads,
-                             static_cast<size_t>(shared_bytes_), "decode attention", args_);
+            const int most_items =
+                args_.n_rows * std::max(args_.most_blocks, 2 * args_.heads_at_once);
+            const int n = std::clamp(n_at_once / args_.n_head_groups(), 1, most_items);
+            const dim3 grid(static_cast<unsigned>(args_.kv.n_kv_heads), static_cast<unsigned>(n),
+                            static_cast<unsigned>(args_.n_turns));
+            launch_dependent(context_, kernel_, grid, kThreads, static_cast<size_t>(shared_bytes_),
+                             "decode attention", args_);
         }
     }
 

@@ -77,25 +77,39 @@ struct Shape {
 template <class S>
 class Feed {
   public:
-    __device__ Feed(const S& shape, const DecodeRows& a, const Item& item, std::byte* ring,
-                    int warp, int lane)
-        : s_(shape), a_(a), item_(item), ring_(ring), warp_(warp), lane_(lane) {
+    __device__ Feed(const S& shape, const DecodeRows& a, const Item& item, int kv_head,
+                    std::byte* ring, int warp, int lane)
+        : s_(shape),
+          a_(a),
+          item_(item),
+          kv_head_(kv_head),
+          ring_(ring),
+          warp_(warp),
+          lane_(lane),
+          first_(warp % 2 * kWarpPositions) {
         const int n_halves = (item.n_in_block + kWarpPositions - 1) / kWarpPositions;
         n_tiles_ = max(0, (n_halves - warp + kWarps - 1) / kWarps);
-        const int first = warp % 2 * kWarpPositions;
-        k_lane_ = chunk_place(s_.k_type, lane / 4 * kKvPagePositions + first + lane % 4 * kChunk);
-        k_scale_lane_ = kKvPagePositions * s_.d + (first + lane % 4 * kChunk) * 2;
-        v_lane_ = chunk_place(s_.v_type, (first + v_row()) * s_.d + v_column());
+#pragma unroll 1
         for (int i = 0; i < kSlots - 1; i++) fetch();
     }
-    __device__ int n_tiles() const { return n_tiles_; }
+    __device__ int n_tiles() const {
+        return n_tiles_;
+    }
     // Positions of the warp's half page t.
     __device__ int n_visible(int t) const {
         return min(kWarpPositions, item_.n_in_block - (warp_ + kWarps * t) * kWarpPositions);
     }
     // The lane's first row of V in a half page, and its column.
-    __device__ int v_row() const { return lane_ / s_.row_lanes; }
-    __device__ int v_column() const { return lane_ % s_.row_lanes * kChunk; }
+    __device__ int v_row() const {
+        return lane_ / s_.row_lanes;
+    }
+    __device__ int v_column() const {
+        return lane_ % s_.row_lanes * kChunk;
+    }
+    // q8_0: the number of the scale of the lane's chunk in row `row` of a half page.
+    __device__ int scale_index(int row) const {
+        return (first_ + row) * (s_.d / kKvScaleElements) + v_column() / kKvScaleElements;
+    }
 
     // The slot of the next batch, which has arrived. The one before is overwritten from now on.
     __device__ const std::byte* next() {
@@ -110,7 +124,7 @@ class Feed {
             if (batch_ == 0) begin_tile();
             std::byte* slot = ring_ + n_fetched_++ % kSlots * s_.slot_bytes;
             if (batch_ < s_.k_batches) {
-                fetch_k(slot, batch_);
+                fetch_k(slot);
             } else {
                 fetch_v(slot, batch_ - s_.k_batches);
             }
@@ -120,67 +134,64 @@ class Feed {
     }
     // Page numbers are read for 32 half pages at once.
     __device__ void begin_tile() {
-        if (tile_ % 32 == 0) {
-            const int index =
+        if (tile_ % 32 == 0 && tile_ + lane_ < n_tiles_) {
+            const int page =
                 item_.first_position / kKvPagePositions + warp_ / 2 + kWarps / 2 * (tile_ + lane_);
-            if (tile_ + lane_ < n_tiles_) {
-                page_ = static_cast<int>(item_.sequence.page(a_.pages, index));
-            }
+            page_ = static_cast<int>(item_.sequence.page(a_.pages, page));
         }
         const int page = __shfl_sync(kAllLanes, page_, tile_ % 32);
-        const int head = item_.head_group / a_.n_turns;
-        k_ = a_.kv.k_tile(page, head), v_ = a_.kv.v_tile(page, head);
+        const std::byte* k = a_.kv.k_tile(page, kv_head_);
+        const int k_first = first_ + lane_ % 4 * kChunk;  // position
+        k_ = k + chunk_place(s_.k_type, lane_ / 4 * kKvPagePositions + k_first);
+        k_scales_ = k + kKvPagePositions * s_.d + k_first * 2;
+        v_tile_ = a_.kv.v_tile(page, kv_head_);
+        v_ = v_tile_ + chunk_place(s_.v_type, (first_ + v_row()) * s_.d + v_column());
         n_visible_ = n_visible(tile_);
     }
-    // Rows 32 * batch and up of the tile, every eighth: elements of the head.
-    __device__ void fetch_k(std::byte* slot, int batch) {
-        const std::byte* from = k_ + k_lane_;
+    // Every eighth of 32 rows of the tile: elements of the head, which in q8_0 share a scale.
+    __device__ void fetch_k(std::byte* slot) {
+        constexpr int kRow = kKvPagePositions;
 #pragma unroll
         for (int i = 0; i < kBatch; i++) {
-            const int chunk = kBatch * batch + i;
-            if (!S::kWhole && chunk >= s_.k_chunks) break;
-            fetch_chunk(s_.k_type, slot, i, lane_,
-                        from + chunk_place(s_.k_type, chunk * 8 * kKvPagePositions), true);
+            if (!S::kWhole && kBatch * batch_ + i >= s_.k_chunks) break;
+            fetch_chunk(s_.k_type, slot, i, lane_, k_ + chunk_place(s_.k_type, i * 8 * kRow), true);
         }
-        if (s_.k_type == DType::kQ8_0) {  // 32 elements share a scale: the batch's
-            fetch_scales(slot, kBatch, lane_, k_ + k_scale_lane_ + batch * kKvPagePositions * 2);
+        k_ += chunk_place(s_.k_type, kBatch * 8 * kRow);
+        if (s_.k_type == DType::kQ8_0) {
+            fetch_scales(slot, kBatch, lane_, k_scales_);
+            k_scales_ += kRow * 2;
         }
     }
     // Rows of the tile: positions. Those that are not to be seen become zeros.
     __device__ void fetch_v(std::byte* slot, int batch) {
-        const std::byte* from = v_ + v_lane_;
+        const int n_visible = v_row() < s_.rows_at_once ? n_visible_ : 0;
 #pragma unroll
         for (int i = 0; i < kBatch; i++) {
-            const int chunk = kBatch * batch + i;
-            if (!S::kWhole && chunk >= s_.v_chunks) break;
-            const int row = v_row() + chunk * s_.rows_at_once;
-            const bool visible = row < n_visible_ && v_row() < s_.rows_at_once;
+            if (!S::kWhole && kBatch * batch + i >= s_.v_chunks) break;
+            const int row = v_row() + (kBatch * batch + i) * s_.rows_at_once;
+            const bool visible = row < n_visible;
             fetch_chunk(s_.v_type, slot, i, lane_,
-                        from + chunk_place(s_.v_type, chunk * s_.rows_at_once * s_.d), visible);
+                        v_ + chunk_place(s_.v_type, i * s_.rows_at_once * s_.d), visible);
             if (s_.v_type == DType::kQ8_0) {
-                fetch_scale_pair(slot, kBatch, i, lane_,
-                                 v_ + kKvPagePositions * s_.d + scale_index(row) / 2 * 4, visible);
+                const std::byte* scales = v_tile_ + kKvPagePositions * s_.d;
+                fetch_scale_pair(slot, kBatch, i, lane_, scales + scale_index(row) / 2 * 4,
+                                 visible);
             }
         }
+        v_ += chunk_place(s_.v_type, kBatch * s_.rows_at_once * s_.d);
     }
 
-  public:
-    // q8_0: the number of the scale of this lane's chunk in row `row` of a half page.
-    __device__ int scale_index(int row) const {
-        return (warp_ % 2 * kWarpPositions + row) * (s_.d / kKvScaleElements) +
-               v_column() / kKvScaleElements;
-    }
-
-  private:
     const S& s_;
     const DecodeRows& a_;
     const Item& item_;
+    const int kv_head_;
     std::byte* const ring_;
     const int warp_, lane_;
-    int n_tiles_, k_lane_, k_scale_lane_, v_lane_;
-    int tile_ = 0, batch_ = 0, n_fetched_ = 0, n_taken_ = 0;  // what is fetched next
-    int page_ = 0, n_visible_ = 0;
-    const std::byte *k_ = nullptr, *v_ = nullptr;
+    const int first_;  // of the warp's half of a page
+    int n_tiles_, n_fetched_ = 0, n_taken_ = 0;
+    // What is fetched next, of which half page, and from where.
+    int tile_ = 0, batch_ = 0, page_ = 0, n_visible_ = 0;
+    const std::byte *k_ = nullptr, *k_scales_ = nullptr, *v_ = nullptr, *v_tile_ = nullptr;
 };
 
 }  // namespace ridge::cuda::decode

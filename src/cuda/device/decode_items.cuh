@@ -22,7 +22,7 @@ struct DecodeRows {
     const int32_t *positions = nullptr, *sequence_of_row = nullptr, *pages = nullptr;  // Mirror's
     const Sequence* sequences = nullptr;
     int first_row = 0, n_rows = 0;                         // at most kMostRows
-    int heads_per_kv = 0, heads_at_once = 0, n_turns = 0;  // query heads are taken in turns
+    int heads_per_kv = 0, heads_at_once = 0, n_turns = 0;  // see HeadGroup
     int most_blocks = 0;                                   // of a row
     float scale = 0;                                       // of q: log2(e) / sqrt(d_head)
     // For each row and head group [most_blocks][group][d_head / 4], [most_blocks][group] and one.
@@ -31,73 +31,83 @@ struct DecodeRows {
     uint32_t* arrivals = nullptr;  // zeros
 
     explicit DecodeRows(const KvLayer& layer) : kv(layer) {}
-    // A head group is a K/V head and one of its turns.
     __host__ __device__ int n_head_groups() const { return kv.n_kv_heads * n_turns; }
 };
 
-// One block of positions of one row, for one head group.
+// The query heads that a block of threads of place (K/V head, any, turn) in the grid works for:
+// those of one K/V head, or where there are too many as many as it takes at once.
+struct HeadGroup {
+    int kv_head, first, n;
+    int number;  // among all head groups
+
+    __device__ explicit HeadGroup(const DecodeRows& a) {
+        const int turn = static_cast<int>(blockIdx.z);
+        kv_head = static_cast<int>(blockIdx.x);
+        first = kv_head * a.heads_per_kv + turn * a.heads_at_once;
+        n = min(a.heads_at_once, a.heads_per_kv - turn * a.heads_at_once);
+        number = kv_head * a.n_turns + turn;
+    }
+};
+
+// What a block of threads does at a time: a block of positions of one row, for all query heads of
+// its group, or in short rows for one.
 struct Item {
-    int row;  // of the launch
-    int head_group;
+    int row;                    // of the launch
     int n_positions, n_blocks;  // of the row
-    int first_position, n_in_block;
-    Sequence sequence;
-    int pair, block;  // the row's and head group's number, the block's among theirs
+    int block, first_position, n_in_block;
+    int first_head, n_heads;  // of the group
+    int n_items;              // of the row and group
+    Sequence sequence;        // where its pages are
 };
 
 // A launch's rows, one in each lane.
 class LaneRows {
   public:
-    __device__ LaneRows(const DecodeRows& a, int lane) {
+    __device__ LaneRows(const DecodeRows& a, int n_heads, int lane) : n_heads_(n_heads) {
         if (lane < a.n_rows) {
             const int row = a.first_row + lane, index = a.sequence_of_row[row];
             // Most often every row is a sequence of its own: so the second load waits for none.
             sequence_ = a.sequences[row];
             n_positions_ = a.positions[row] + 1;
             if (index != row) sequence_ = a.sequences[index];
-            end_ = blocks_of(n_positions_);
+            end_ = blocks_of(n_positions_) * heads_apart(n_positions_);
         }
         for (int step = 1; step < 32; step *= 2) {
             const int before = __shfl_up_sync(kAllLanes, end_, step);
             if (lane >= step) end_ += before;
         }
     }
-    // All blocks of all rows, for each head group.
-    __device__ int n_blocks() const { return __shfl_sync(kAllLanes, end_, 31); }
+    // Of all rows.
+    __device__ int n_items() const { return __shfl_sync(kAllLanes, end_, 31); }
 
-    // Item i: head groups beside each other, then blocks, then rows.
-    __device__ Item item(const DecodeRows& a, int i) const {
+    // Row after row, head after head, block after block.
+    __device__ Item item(int number) const {
         Item item{};
-        const int number = i / a.n_head_groups();
-        item.head_group = i % a.n_head_groups();
         item.row = __popc(__ballot_sync(kAllLanes, end_ <= number));
         item.n_positions = __shfl_sync(kAllLanes, n_positions_, item.row);
         item.n_blocks = blocks_of(item.n_positions);
-        item.block = number - (__shfl_sync(kAllLanes, end_, item.row) - item.n_blocks);
-        item.first_position = item.block * block_positions(item.n_positions);
-        item.n_in_block =
-            min(item.n_positions - item.first_position, block_positions(item.n_positions));
+        const int n_apart = heads_apart(item.n_positions);
+        item.n_items = item.n_blocks * n_apart;
+        item.block = number - (__shfl_sync(kAllLanes, end_, item.row) - item.n_items);
+        for (; item.block >= item.n_blocks; item.block -= item.n_blocks) item.first_head++;
+        item.n_heads = n_apart == 1 ? n_heads_ : 1;
+        const int n = block_positions(item.n_positions);
+        item.first_position = item.block * n;
+        item.n_in_block = min(item.n_positions - item.first_position, n);
         item.sequence.pages = __shfl_sync(kAllLanes, sequence_.pages, item.row);
         item.sequence.base_page = __shfl_sync(kAllLanes, sequence_.base_page, item.row);
-        item.pair = item.row * a.n_head_groups() + item.head_group;
         return item;
     }
 
   private:
-    int n_positions_ = 0;
-    int end_ = 0;  // blocks of this row and those before it
-    Sequence sequence_;
-};
-
-// The query heads of an item.
-struct ItemHeads {
-    int first, n;
-
-    __device__ ItemHeads(const DecodeRows& a, const Item& item) {
-        const int turn = item.head_group % a.n_turns * a.heads_at_once;
-        first = item.head_group / a.n_turns * a.heads_per_kv + turn;
-        n = min(a.heads_at_once, a.heads_per_kv - turn);
+    __device__ int heads_apart(int n_positions) const {
+        return n_positions <= kHeadsApartPositions ? n_heads_ : 1;
     }
+
+    const int n_heads_;    // of the group
+    int n_positions_ = 0;  // of the lane's row
+    int end_ = 0;          // items of this row and those before it
+    Sequence sequence_;
 };
 
 }  // namespace ridge::cuda::decode

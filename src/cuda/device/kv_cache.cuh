@@ -11,7 +11,7 @@ namespace ridge::cuda {
 // tile begins at a multiple of 16 bytes where d_head is a multiple of 8.
 struct KvTiles {
     std::byte *k, *v;  // page 0
-    int64_t k_page_bytes, v_page_bytes, group_stride;
+    int64_t k_page_bytes, v_page_bytes, k_group_bytes, v_group_bytes;
     int k_tile_bytes, v_tile_bytes, d_head, n_kv_heads;
     DType k_dtype, v_dtype;
 
@@ -20,7 +20,8 @@ struct KvTiles {
           v(kv.v->data() + kv.v_offset),
           k_page_bytes(kv.page_bytes(kv.k_dtype)),
           v_page_bytes(kv.page_bytes(kv.v_dtype)),
-          group_stride(kv.group_stride),
+          k_group_bytes(group_bytes(kv, k_page_bytes)),
+          v_group_bytes(group_bytes(kv, v_page_bytes)),
           k_tile_bytes(static_cast<int>(host_kv_tile_bytes(kv.k_dtype, kv.d_head))),
           v_tile_bytes(static_cast<int>(host_kv_tile_bytes(kv.v_dtype, kv.d_head))),
           d_head(kv.d_head),
@@ -29,10 +30,12 @@ struct KvTiles {
           v_dtype(kv.v_dtype) {}
 
     __device__ std::byte* k_tile(int64_t page, int head) const {
-        return k + page_offset(page, k_page_bytes) + head * k_tile_bytes;
+        return k + page / kKvGroupPages * k_group_bytes + page % kKvGroupPages * k_page_bytes +
+               head * k_tile_bytes;
     }
     __device__ std::byte* v_tile(int64_t page, int head) const {
-        return v + page_offset(page, v_page_bytes) + head * v_tile_bytes;
+        return v + page / kKvGroupPages * v_group_bytes + page % kKvGroupPages * v_page_bytes +
+               head * v_tile_bytes;
     }
     // Position p of a page.
     __device__ HostKvRow k_row(int64_t page, int p, int head) const {
@@ -48,9 +51,9 @@ struct KvTiles {
     }
 
   private:
-    __device__ int64_t page_offset(int64_t page, int64_t page_bytes) const {
-        if (group_stride == 0) return page * page_bytes;
-        return page / kKvGroupPages * group_stride + page % kKvGroupPages * page_bytes;
+    // From kKvGroupPages pages to the next.
+    static int64_t group_bytes(const KvLayer& kv, int64_t page_bytes) {
+        return kv.group_stride == 0 ? kKvGroupPages * page_bytes : kv.group_stride;
     }
 };
 
