@@ -12,7 +12,7 @@
 namespace ridge::cuda {
 namespace {
 
-// The tokens whose logits are penalised, the last first or not: they are counted only.
+// The tokens whose logits are penalised. Their order does not matter: they are counted.
 std::span<const Token> penalised_tokens(const SampleRow& row) {
     const SampleParams& params = *row.params;
     const bool off =

@@ -11,7 +11,6 @@ struct RowState {
     Candidate best;     // the most probable
     double log_total;   // of all weights at temperature 1; where n_logprobs >= 0
     int32_t walks_far;  // 1: the token lies further on than the list of the first candidates
-    int32_t unused;
 };
 
 // What the kernels of `sample` share. Matrices have a row for each row of logits.
