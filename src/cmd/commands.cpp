@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"inspect", "show what is in a model file", inspect_command},
     {"bench", "time prompts and generation", bench_command},
     {"synth", "write a model of real shape with random weights", synth_command},
+    {"devices", "list the devices that can run a model", devices_command},
     {"version", "show the version and what the machine has", version_command},
 };
 

@@ -14,6 +14,7 @@ int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
 int bench_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
+int devices_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);
 
 // The whole program: `arguments` without the program's name. Exit statuses: 0, 1 failure, 2 usage,
