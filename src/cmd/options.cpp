@@ -113,9 +113,11 @@ void add_pre_option(CommandLine& line, std::string& pre) {
 void add_device_options(CommandLine& line, OpenOptions& open) {
     line.flag("--pin", "keep each thread, the one that calls included, on a core of its own",
               open.pin);
-    line.name("--device", "NAME", "device that runs the model: cpu, cuda:N, or auto, the first GPU that can be used, else the "
-              "CPU (default: auto)", open.device,
-              [] { return "one of " + listed(device_names()); });
+    line.name("--device", "NAME",
+              "device that runs the model: cpu, cuda:N, or auto, the first GPU that can be used, "
+              "else the "
+              "CPU (default: auto)",
+              open.device, [] { return "one of " + listed(device_names()); });
     line.name(
         "--cpu-isa", "NAME",
         "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "
