@@ -103,6 +103,44 @@ void add_shapes(std::vector<Case>& cases) {
     }
 }
 
+// Contexts that kernels for one row cut into many pieces, with every kind of group and of head.
+void add_long_decodes(std::vector<Case>& cases) {
+    struct Long {
+        int64_t n_ctx;
+        int n_kv_heads, ratio, d_head;
+        DType k, v;
+        bool paged;
+    };
+    constexpr DType kF32 = DType::kF32, kF16 = DType::kF16, kBF16 = DType::kBF16,
+                    kQ8_0 = DType::kQ8_0;
+    constexpr Long kLong[] = {
+        {3000, 2, 4, 64, kF16, kF16, true},    {3001, 1, 8, 128, kBF16, kBF16, false},
+        {3100, 1, 5, 80, kF16, kBF16, true},   {3333, 2, 1, 96, kQ8_0, kQ8_0, false},
+        {2049, 1, 4, 128, kQ8_0, kQ8_0, true}, {3072, 2, 1, 128, kF16, kF16, true},
+        {2500, 1, 2, 64, kBF16, kBF16, false}, {1500, 1, 3, 256, kF16, kQ8_0, true},
+        {1201, 1, 7, 96, kQ8_0, kBF16, false}, {8193, 1, 8, 64, kQ8_0, kQ8_0, true},
+        {700, 2, 12, 64, kF16, kF16, false},   {900, 1, 17, 128, kF32, kF32, true},
+        {17000, 1, 1, 64, kF16, kF16, true},   {500, 3, 2, 16, kF16, kF16, false},
+        {333, 1, 3, 48, kBF16, kF16, true},    {270, 1, 2, 160, kQ8_0, kF32, false},
+    };
+    for (const Long& c : kLong) {
+        cases.push_back(finish_case(
+            attention({sequence(c.n_ctx, 1)}, c.n_kv_heads, c.ratio, c.d_head, {c.k, c.v}, c.paged),
+            "long"));
+    }
+    // More rows than any kernel takes at once, of lengths about its borders.
+    std::vector<CaseSequence> many;
+    for (uint64_t i = 0; i < 71; i++) {
+        many.push_back(sequence(static_cast<int64_t>(1 + i * i % 331), 1, i + 1));
+    }
+    for (const CacheTypes& types : {kCacheTypes[0], kCacheTypes[3]}) {
+        Case c = attention(many, 1, 4, 64, types, types.k == DType::kF16);
+        cases.push_back(finish_case(c, "71 decode rows"));
+        c.masked = true;
+        cases.push_back(finish_case(c, "71 decode rows"));
+    }
+}
+
 std::vector<CaseSequence> eight_sequences() {
     return {sequence(1, 1, 1),   sequence(64, 1, 2),  sequence(129, 9, 3), sequence(33, 1, 4),
             sequence(65, 65, 5), sequence(257, 1, 6), sequence(2, 2, 7),   sequence(128, 1, 8)};
@@ -159,6 +197,7 @@ void add_attention_cases(std::vector<Case>& cases) {
     add_kv_append(cases);
     add_lengths(cases);
     add_shapes(cases);
+    add_long_decodes(cases);
     add_batches(cases);
     add_extremes(cases);
 }

@@ -502,25 +502,28 @@ bool has_class(const Batch& batch, RowClass row_class) {
 
 }  // namespace
 
-std::string_view unfit_for_decode_attention(const Step&, const Heads&, const KvLayer& kv,
+std::string_view unfit_for_decode_attention(const Step&, const Heads& q, const KvLayer& kv,
                                             const Heads&) {
+    static_assert(kArrivals == 4096);
+    if (q.n_heads > kArrivals) return "there are more than 4,096 heads";
     if (kv.d_head % kChunk != 0) return "d_head is not a multiple of 8";
     return kv.d_head <= 32 * kChunk ? "" : "d_head is above 256";
 }
 
 // attend_decode_rows: flash decoding (Dao et al. 2023) over blocks of positions
 //   (cuda/attention_blocks.h), with an online softmax in each.
-//   The grid fills the device, whatever the positions are: its blocks of 4 warps find on the device
-//   which blocks of which rows there are, and take pairs of one of them and a K/V head in turns. A
-//   warp takes half pages of 32 positions, every fourth of its block: K's rows with positions in
+//   The grid fills the device, whatever the positions are: [n_kv_heads][any][n_turns] blocks of 4
+//   warps find on the device which blocks of which rows there are, and take them in turns (Item). A
+//   warp takes half pages of 32 positions, every fourth of the item's: K's rows with positions in
 //   lanes (8 in each, 8 rows at once), then V's with elements in lanes (8 in each), each read once
 //   for up to 8 query heads that share them, converted in registers; products and sums are f32.
-//   What comes next is always on its way to shared memory. The four warps' sums are added in order;
-//   of rows with more than one block the last one to finish adds all blocks' in order.
+//   What comes next is always on its way to shared memory (Feed). The four warps' sums are added in
+//   order; of rows with more than one block the last to finish adds all blocks' in order.
 //   Bytes: the cache's K and V once, and for each block and query head d_head + 2 f32 written and
 //   read. Flops: 4 d_head for each query head and position.
 void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out) {
     CHECK(q.n_heads % kv.n_kv_heads == 0 && q.d_head == kv.d_head && out.n_heads == q.n_heads);
+    CHECK(q.rows.n_rows == s.batch.n_rows() && out.rows.n_rows == q.rows.n_rows);
     ScratchScope scope(s.memory);  // kernels run in the stream's order
     DecodeAttention attention(s, q, kv, out);
     if (s.planning) return;

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "cases/case_run.h"
+#include "cuda/case_device.h"
+#include "cuda/checkpoints.h"
+#include "ref/ref.h"
+#include "support/seed.h"
+
+// What attention promises about rows beside each other, on a GPU, at every checkpoint that changes
+// it.
+
+namespace ridge {
+namespace {
+
+struct NamedTables {
+    std::string_view name;
+    Tables tables;
+};
+
+std::vector<NamedTables> attention_checkpoints(const Caps& caps) {
+    std::vector<NamedTables> found;
+    size_t n_before = 0;
+    for (const Checkpoint& checkpoint : cuda_checkpoints()) {
+        Tables tables = resolve_tables(cuda_checkpoints(), checkpoint.name, caps);
+        const size_t n = tables.ops.attention.entries().size();
+        if (n > n_before) found.push_back({checkpoint.name, std::move(tables)});
+        n_before = n;
+    }
+    return found;
+}
+
+Case attention_of(std::vector<CaseSequence> sequences, int ratio, int d_head, DType k_dtype,
+                  DType v_dtype, bool paged) {
+    return finish_case({.op = Op::kAttention,
+                        .n_heads = 2 * ratio,
+                        .n_kv_heads = 2,
+                        .d_head = d_head,
+                        .sequences = std::move(sequences),
+                        .paged = paged,
+                        .k_dtype = k_dtype,
+                        .v_dtype = v_dtype});
+}
+
+// Compared as bits, so that -0 and 0 differ.
+void expect_same_rows(const Outputs& a, int64_t a_first, const Outputs& b, int64_t b_first,
+                      int64_t n) {
+    ASSERT_EQ(a.n_cols, b.n_cols);
+    for (int64_t i = 0; i < n * a.n_cols; i++) {
+        const float x = a.values[static_cast<size_t>(a_first * a.n_cols + i)];
+        const float y = b.values[static_cast<size_t>(b_first * b.n_cols + i)];
+        ASSERT_EQ(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(y))
+            << "row " << i / a.n_cols << ", column " << i % a.n_cols << ": " << x << " and " << y;
+    }
+}
+
+// Forty sequences of all kinds and lengths: one block of positions, some, and many.
+std::vector<CaseSequence> company() {
+    std::vector<CaseSequence> sequences;
+    for (uint64_t i = 0; i < 40; i++) {
+        const auto n_ctx = static_cast<int64_t>(1 + i * 97 % 700);
+        if (i % 9 == 4 && n_ctx > 5) {
+            sequences.push_back({n_ctx, 5, RowClass::kPrompt, i + 1});
+        } else {
+            sequences.push_back({n_ctx, 1, RowClass::kDecode, i + 1});
+        }
+    }
+    sequences.push_back({3000, 1, RowClass::kDecode, 50});
+    sequences.push_back({8200, 1, RowClass::kDecode, 51});
+    sequences.push_back({600, 4, RowClass::kDecode, 52});
+    return sequences;
+}
+
+TEST(Attention, a_sequence_attends_alone_as_among_others) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    const std::vector<CaseSequence> sequences = company();
+    constexpr DType kF16 = DType::kF16, kQ8_0 = DType::kQ8_0, kBF16 = DType::kBF16;
+    for (const NamedTables& checkpoint : attention_checkpoints(cuda.caps)) {
+        for (const auto& [k_dtype, v_dtype] :
+             {std::pair(kF16, kF16), {kQ8_0, kQ8_0}, {kF16, kBF16}}) {
+            for (bool paged : {false, true}) {
+                const int ratio = paged ? 4 : 3;
+                auto run = [&](std::vector<CaseSequence> some, bool is_paged) {
+                    return run_case(
+                        attention_of(std::move(some), ratio, 64, k_dtype, v_dtype, is_paged),
+                        test_seed(), checkpoint.tables, pool, cuda.device.get());
+                };
+                const Outputs together = run(sequences, paged);
+                int64_t first_row = 0;
+                for (const CaseSequence& s : sequences) {
+                    SCOPED_TRACE(fmt::format("{} rows of {}, checkpoint {}, RIDGE_SEED={}",
+                                             s.n_rows, s.n_ctx, checkpoint.name, test_seed()));
+                    // Alone it lies the other way in the cache, too.
+                    const Outputs alone = run({s}, !paged);
+                    expect_same_rows(alone, 0, together, first_row, s.n_rows);
+                    first_row += s.n_rows;
+                }
+            }
+        }
+    }
+}
+
+// What a position holds is nothing to the rows before it, be it no number: the same bits come out.
+// Those from it on have what the reference has.
+TEST(Attention, rows_do_not_see_later_positions) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    Tables ref_tables;
+    ref::add_ref_ops(ref_tables, "ref");
+    const RowClass decode = RowClass::kDecode, prompt = RowClass::kPrompt;
+    const std::vector<CaseSequence> sequences = {
+        {130, 70, decode, 1}, {110, 9, prompt, 2}, {65, 5, decode, 3}, {600, 100, decode, 4}};
+    for (DType dtype : {DType::kF16, DType::kF32, DType::kBF16}) {
+        for (int64_t position : {0, 31, 32, 64, 105, 129, 300, 511}) {
+            Case finite_case =
+                attention_of(sequences, 3, dtype == DType::kF32 ? 80 : 64, dtype, dtype, true);
+            finite_case.tolerance = 2e-4f, finite_case.cancels = true;
+            Case c = finite_case;
+            c.nonfinite_position = position;
+            for (const NamedTables& checkpoint : attention_checkpoints(cuda.caps)) {
+                SCOPED_TRACE(fmt::format("{}, position {}, checkpoint {}, RIDGE_SEED={}", c.name,
+                                         position, checkpoint.name, test_seed()));
+                auto run = [&](const Case& one) {
+                    return run_case(one, test_seed(), checkpoint.tables, pool, cuda.device.get());
+                };
+                const Outputs finite = run(finite_case), got = run(c);
+                int64_t first_row = 0;
+                for (const CaseSequence& s : sequences) {
+                    const int64_t n_before =
+                        std::clamp<int64_t>(position - (s.n_ctx - s.n_rows), 0, s.n_rows);
+                    expect_same_rows(got, first_row, finite, first_row, n_before);
+                    first_row += s.n_rows;
+                }
+                if (checkpoint.name != "plain" && checkpoint.name != "decode_attention") continue;
+                const Outputs want = run_case(c, test_seed(), ref_tables, pool);
+                EXPECT_EQ(compare(c, want, got).fault, "");
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace ridge
