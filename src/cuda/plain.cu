@@ -339,11 +339,16 @@ __global__ void attention_kernel(const float* q, int64_t q_stride, const int32_t
     }
     float all = highest;
     for (int l = 16; l > 0; l /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, l));
-    const float shrink = highest == -INFINITY ? 0 : expf(highest - all);
-    const float total = warp_sum(sum * shrink);
+    // A lane without positions adds nothing; one whose scores are no numbers must not be left out.
+    const bool has_any = lane <= position[blockIdx.x];
+    const float shrink = expf(highest - all);
+    const float total = warp_sum(has_any ? sum * shrink : 0);
     for (int64_t i = 0; i < d; i++) {
-        const float value = warp_sum(highest == -INFINITY ? 0 : sum_v[i] * shrink);
-        if (lane == 0) out[blockIdx.x * out_stride + head * d + i] = total > 0 ? value / total : 0;
+        const float value = warp_sum(has_any ? sum_v[i] * shrink : 0);
+        if (lane == 0) {
+            out[blockIdx.x * out_stride + head * d + i] =
+                position[blockIdx.x] >= 0 ? value / total : 0;
+        }
     }
 }
 
