@@ -153,6 +153,7 @@ class CudaBackend : public Backend {
         use();
         check(cudaStreamSynchronize(stream_.get()), "planning");
         graphs_.clear();
+        upload_.reset();  // weights are there: its pinned memory is not needed again
         release(logits_), release(scratch_memory_);
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
