@@ -115,9 +115,15 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
               open.pin);
     line.name("--device", "NAME",
               "device that runs the model: cpu, cuda:N, or auto, the first GPU that can be used, "
-              "else the "
-              "CPU (default: auto)",
+              "else the CPU (default: auto)",
               open.device, [] { return "one of " + listed(device_names()); });
+    line.value("--device-memory", "GB",
+               "of the device's memory, what weights and the KV cache may take at the most",
+               [&open](Where where, const std::string& text) {
+                   constexpr double kMaxGb = 1e6;
+                   open.memory_bytes =
+                       static_cast<uint64_t>(1e9 * parse_number(where, text, 0.001, kMaxGb));
+               });
     line.name(
         "--cpu-isa", "NAME",
         "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "

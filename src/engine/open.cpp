@@ -194,7 +194,7 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
     prepare_weights(*impl.file,
                     {.repack = !options.no_repack,
-                     .in_memory = is_synth(options.model),
+                     .in_memory = is_synth(options.model) && impl.backend->name() == "cpu",
                      .memory_bytes = free_bytes},
                     impl.kv, *impl.backend, model, progress);
     std::vector<Fallback> fallbacks =

@@ -82,6 +82,7 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
                     Bad{"--chat-template", "zeus", "one of llama3"},
                     Bad{"--device", "abacus", "--device \"abacus\": expected one of auto, cpu"},
                     Bad{"--checkpoint", "warp", "--checkpoint \"warp\": expected one of ref"},
+                    Bad{"--device-memory", "0", "--device-memory \"0\": expected a number"},
                     Bad{"--cpu-isa", "mmx",
                         "--cpu-isa \"mmx\": expected one of scalar, avx2, avx512, "
                         "amx, neon"},
@@ -94,6 +95,7 @@ TEST(Program, refuses_bad_values_by_option_and_value) {
     // Weights of 32 GB are not made for it.
     expect_error({"run", "-m", "synth:qwen3-8b:F32", "-c", "8", "--raw", "-p", "a b c d e f g h i"},
                  1, "tokens and the context holds 8");
+    expect_error(with(run_with, {"--device-memory", "0.001"}), 1, "GB needed for");
     expect_error({"run", "-p", "x"}, 2, "no model");
 }
 
