@@ -74,6 +74,9 @@ class CudaBackend : public Backend {
         check(cudaDeviceGetAttribute(&context_.shared_bytes_an_sm,
                                      cudaDevAttrMaxSharedMemoryPerMultiprocessor, options.device),
               "shared memory of a multiprocessor");
+        check(cudaDeviceGetAttribute(&context_.shared_bytes_a_block,
+                                     cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device),
+              "shared memory of a block");
         context_.n_sms = device_.n_sms, context_.capability = device_.capability;
         arrivals_ = alloc(cuda::kArrivals * sizeof(uint32_t));
         context_.arrivals = reinterpret_cast<uint32_t*>(arrivals_.data());

@@ -47,7 +47,7 @@ class SampleMirror;  // cuda/sample_mirror.h
 struct Context {
     cudaStream_t stream = nullptr;
     int n_sms = 0;
-    int shared_bytes_an_sm = 0;
+    int shared_bytes_an_sm = 0, shared_bytes_a_block = 0;
     int capability = 0;  // 90 for 9.0
     Mirror mirror{};
     // [kArrivals] zeros, to which the last block of those that count sets its counter back.

@@ -16,9 +16,9 @@
 // Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: those that
 // are not there are zero, so that one row and eight take the same time and the same order of sums.
 // Blocks take tiles in turns. In a block each warp takes every kWarps-th chunk of 64 elements along
-// k; chunks are on their way to shared memory, a ring of kStages for each warp, while others are
-// multiplied, on from one tile to the next. The warps' sums are added in their order at a tile's
-// end.
+// k, or pair of them; they are on their way to shared memory, a ring of kStages for each warp,
+// while others are multiplied, on from one tile to the next. The warps' sums are added in their
+// order at a tile's end.
 //
 // Bytes: the weights once, x once a block. Flops: 2 n_rows d_in d_out.
 
@@ -27,6 +27,26 @@ namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps, kColumns = 8;
 constexpr int kBlocksAnSm = 4;
+constexpr int kStages = 3;  // of a warp's ring: two on their way while one is multiplied
+
+// Chunks that one copy of a warp brings: small ones in pairs.
+constexpr int chunks_of_stage(int chunk_bytes) {
+    return chunk_bytes <= 900 ? 2 : 1;
+}
+constexpr int ring_bytes(int chunk_bytes) {  // of a block
+    return kWarps * kStages * chunks_of_stage(chunk_bytes) * chunk_bytes;
+}
+// Elements along k that share a scale, and bytes of a chunk with all that belongs to it.
+int scale_block(const TileGeometry& g) {
+    if (g.kind.scales == Scales::kNone) return 0;
+    return g.kind.scales == Scales::kSuper16 || g.kind.scales == Scales::kSuper16Min ? 16 : 32;
+}
+int chunk_bytes(const TileGeometry& g) {
+    const int scales = g.kind.scales == Scales::kGroup
+                           ? kTileChunk * g.group_scale_bytes
+                           : scale_bytes(g.kind.scales) + super_bytes(g.kind.scales);
+    return code_bytes(g.kind.codes) + high_bytes(g.kind.codes) + scales;
+}
 
 // How scales travel: copied to a chunk's stage by the lanes of each g.
 template <Scales scales>
@@ -96,10 +116,12 @@ struct MatvecArgs {
     Epilogue epilogue;
     float* out;
     int64_t out_stride;
-
-    // Tiles of one unit, that one block finishes together: of gate and of up.
-    __host__ __device__ int n_sides() const { return epilogue == Epilogue::kSwiglu ? 2 : 1; }
 };
+
+// Tiles of one unit, that one block finishes together: of gate and of up.
+__host__ __device__ inline int n_sides_of(Epilogue epilogue) {
+    return epilogue == Epilogue::kSwiglu ? 2 : 1;
+}
 
 // What one copy of a warp brings: kChunks neighbours along k, each with its scales.
 template <Codes codes, class Scaling>
@@ -107,10 +129,8 @@ struct Stage {
     static constexpr int kCodes = code_bytes(codes), kHigh = high_bytes(codes);
     static constexpr int kScales = kCodes + kHigh;  // where they lie in a chunk
     static constexpr int kChunkBytes = kScales + Scaling::kBytes + Scaling::kSuperBytes;
-    static constexpr int kChunks = kChunkBytes <= 900 ? 2 : 1;
+    static constexpr int kChunks = chunks_of_stage(kChunkBytes);
     static constexpr int kBytes = kChunks * kChunkBytes;
-    // As many as keep some 24 KB of a block on their way.
-    static constexpr int kStages = 3;
 
     // To shared memory, by all lanes.
     __device__ static void copy_chunk(uint8_t* to, const uint8_t* part, const TileGeometry& g,
@@ -154,6 +174,11 @@ __host__ __device__ inline SharedPlan shared_plan(int64_t n_chunks, int n_rows, 
     plan.ring = plan.partials + int64_t{2} * n_sides * kWarps * kTileRows * plan.n_kept * 4;
     plan.n_bytes = plan.ring + ring_bytes;
     return plan;
+}
+
+SharedPlan shared_plan_of(const TileGeometry& g, int n_rows, Epilogue epilogue) {
+    return shared_plan(g.n_chunks, n_rows, n_sides_of(epilogue), scale_block(g),
+                       ring_bytes(chunk_bytes(g)));
 }
 
 __device__ inline float4 load_quad(const float* row, int q, int d_in, bool aligned) {
@@ -268,9 +293,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4;
     const int n_chunks = a.geometry.n_chunks;
-    const int n_sides = a.n_sides();
+    const int n_sides = n_sides_of(a.epilogue);
     const SharedPlan plan = shared_plan(n_chunks, a.n_rows, n_sides, Scaling::kBlock, 0);
-    uint8_t* ring = shared + plan.ring + warp * Stage::kStages * Stage::kBytes;
+    uint8_t* ring = shared + plan.ring + warp * kStages * Stage::kBytes;
     auto* sums = reinterpret_cast<float*>(shared + plan.sums);
     auto* squares = reinterpret_cast<float*>(shared + plan.squares);
     auto* partials = reinterpret_cast<float*>(shared + plan.partials);
@@ -315,9 +340,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
             }
         }
         commit_copies();  // also where there is none: groups are counted
-        next_stage = next_stage + 1 == Stage::kStages ? 0 : next_stage + 1;
+        next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
     };
-    for (int i = 0; i < Stage::kStages - 1; i++) copy_next();
+    for (int i = 0; i < kStages - 1; i++) copy_next();
 
     wait_for_previous_kernel();  // weights are nobody's product; x is
     let_next_kernel_start();
@@ -337,10 +362,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksAnSm)
         for (int side = 0; side < n_sides; side++) {
             float total[4] = {};
             for (int chunk = first_chunk; chunk < n_chunks; chunk += kStride) {
-                wait_for_copies<Stage::kStages - 2>();
+                wait_for_copies<kStages - 2>();
                 __syncwarp();  // what the other lanes copied has arrived, too
                 const uint8_t* stage = ring + stage_index * Stage::kBytes;
-                stage_index = stage_index + 1 == Stage::kStages ? 0 : stage_index + 1;
+                stage_index = stage_index + 1 == kStages ? 0 : stage_index + 1;
 #pragma unroll
                 for (int c = 0; c < kChunks; c++) {
                     if (chunk + c >= n_chunks) break;
@@ -405,8 +430,9 @@ template <Codes codes, class Scaling>
 void launch(const MatvecArgs& a, const Context& c) {
     using Stage = Stage<codes, Scaling>;
     const auto kernel = matvec_kernel<codes, Scaling>;
-    const SharedPlan plan = shared_plan(a.geometry.n_chunks, a.n_rows, a.n_sides(), Scaling::kBlock,
-                                        kWarps * Stage::kStages * Stage::kBytes);
+    CHECK(chunk_bytes(a.geometry) == Stage::kChunkBytes &&
+          scale_block(a.geometry) == Scaling::kBlock);
+    const SharedPlan plan = shared_plan_of(a.geometry, a.n_rows, a.epilogue);
     const auto shared_bytes = static_cast<int>(plan.n_bytes);
     if (shared_bytes > 48 << 10) {
         check(
@@ -415,7 +441,7 @@ void launch(const MatvecArgs& a, const Context& c) {
     }
     const int blocks_an_sm =
         std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAnSm);
-    const int grid = std::min(a.n_tiles / a.n_sides(), c.n_sms * blocks_an_sm);
+    const int grid = std::min(a.n_tiles / n_sides_of(a.epilogue), c.n_sms * blocks_an_sm);
     launch_dependent(c, kernel, dim3(static_cast<unsigned>(grid)), kThreads,
                      static_cast<size_t>(shared_bytes), "matvec", a);
 }
@@ -493,10 +519,10 @@ std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& we
 
 namespace {
 
-// Eight rows at most, and neighbours among the weights that are of one kind, from `first` on;
+// n rows, and neighbours among the weights that are of one kind, from `first` on;
 // returns the weight behind them.
-int multiply(const Context& c, const MatvecCall& call, int64_t row, int first, int64_t column) {
-    const int64_t n = std::min<int64_t>(kColumns, call.x.n_rows - row);
+int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, int first,
+             int64_t column) {
     const Rows x = call.x.slice(row, n), out = call.out.slice(row, n);
     MatvecArgs a{};
     a.n_rows = static_cast<int>(n);
@@ -537,12 +563,25 @@ bool is_matvec(const MatvecCall& call) {
     return call.weights.n_weights == 2 && same_kind(gate, up) && gate.n_rows() == up.n_rows();
 }
 
+// Rows of x that a launch takes: eight, or as many as shared memory has room for.
+static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
+    int n = kColumns;
+    for (int i = 0; i < call.weights.n_weights; i++) {
+        const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
+        while (n > 1 && shared_plan_of(g, n, call.epilogue).n_bytes > c.shared_bytes_a_block) n--;
+    }
+    return n;
+}
+
 void run_matvec(const Step& s, const MatvecCall& call) {
     CHECK(is_matvec(call));
-    for (int64_t row = 0; row < call.x.n_rows; row += kColumns) {
+    const Context& c = context_of(s);
+    const int64_t at_once = rows_at_once(c, call);
+    for (int64_t row = 0; row < call.x.n_rows; row += at_once) {
+        const int64_t n = std::min(at_once, call.x.n_rows - row);
         int64_t column = 0;
         for (int i = 0; i < call.weights.n_weights;) {
-            const int end = multiply(context_of(s), call, row, i, column);
+            const int end = multiply(c, call, row, n, i, column);
             for (; i < end; i++) {
                 column += call.weights.weights[static_cast<size_t>(i)]->weight.n_rows();
             }

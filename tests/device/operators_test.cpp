@@ -118,5 +118,37 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Operators, testing::ValuesIn(kOps),
                              return std::string(op_name(test.param));
                          });
 
+// Rows so long that shared memory does not hold eight of them: they are multiplied in fewer at a
+// time, and give what they give alone.
+TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    Tables ref_tables;
+    ref::add_ref_ops(ref_tables, "ref");
+    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+    for (FormatId format : {FormatId::kBF16, FormatId::kQ6_K, FormatId::kQ8_0}) {
+        for (int64_t d_in : {9728, 14336, 32768}) {
+            Case c{.op = Op::kMatmul, .n_rows = 8, .d_in = d_in};
+            c.weights = {{48, format}};
+            c = finish_case(c);
+            SCOPED_TRACE(c.name);
+            CaseRun run(c, test_seed());
+            const Outputs got = run.run(tables, pool, cuda.device.get());
+            Case judged = c;
+            judged.tolerance = INFINITY;
+            const Difference difference = compare(judged, run.run(ref_tables, pool), got);
+            EXPECT_EQ(difference.fault, "");
+            EXPECT_LT(difference.relative_l2, kRounded);
+            Case first = c;
+            first.n_rows = 1;
+            const Outputs alone =
+                run_case(finish_case(first), test_seed(), tables, pool, cuda.device.get());
+            for (int64_t j = 0; j < alone.n_cols; j++) {
+                EXPECT_EQ(alone.values[static_cast<size_t>(j)], got.values[static_cast<size_t>(j)]);
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace ridge
