@@ -8,6 +8,7 @@
 #include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
 #include "ref/ref.h"
+#include "support/op_entries.h"
 #include "support/seed.h"
 #include "support/thin.h"
 
@@ -20,31 +21,6 @@ constexpr Op kOps[] = {Op::kEmbedRows, Op::kRmsNorm, Op::kMatmul, Op::kRope,  Op
                        Op::kAttention, Op::kSwiglu,  Op::kAdd,    Op::kSample};
 
 class Operators : public testing::TestWithParam<Op> {};
-
-size_t n_entries(const Tables& tables, Op op) {
-    const Ops& ops = tables.ops;
-    switch (op) {
-        case Op::kEmbedRows:
-            return ops.embed_rows.entries().size();
-        case Op::kRmsNorm:
-            return ops.rms_norm.entries().size();
-        case Op::kMatmul:
-            return ops.matmul.entries().size();
-        case Op::kRope:
-            return ops.rope.entries().size();
-        case Op::kKvAppend:
-            return ops.kv_append.entries().size();
-        case Op::kAttention:
-            return ops.attention.entries().size();
-        case Op::kSwiglu:
-            return ops.swiglu.entries().size();
-        case Op::kAdd:
-            return ops.add.entries().size();
-        case Op::kSample:
-            return ops.sample.entries().size();
-    }
-    return 0;
-}
 
 struct NamedTables {
     std::string name;

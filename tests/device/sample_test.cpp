@@ -13,6 +13,7 @@
 #include "ref/ref.h"
 #include "support/error_of.h"
 #include "support/host_step.h"
+#include "support/same_draw.h"
 #include "support/seed.h"
 
 // The device's sampler against the reference's: random ways of drawing from random logits, several
@@ -130,23 +131,6 @@ std::vector<float> random_logits(Random& random, int64_t n) {
     }
     if (kind == 2) logits[static_cast<size_t>(random.below(n))] = -scale;
     return logits;
-}
-
-// Sums that were added up in another order may tip the one rounding to float32; next to 0 the
-// logarithm shows their own roundings.
-void expect_same_logprob(float want, float got) {
-    if (want == got) return;  // -inf among them
-    ASSERT_NEAR(want, got, 3e-7f * std::abs(want) + 1e-12f);
-}
-
-void expect_same_draw(const Sampled& want, const Sampled& got) {
-    ASSERT_EQ(want.token, got.token);
-    expect_same_logprob(want.logprob, got.logprob);
-    ASSERT_EQ(want.top.size(), got.top.size());
-    for (size_t i = 0; i < want.top.size(); i++) {
-        ASSERT_EQ(want.top[i].token, got.top[i].token) << "top " << i;
-        expect_same_logprob(want.top[i].logprob, got.top[i].logprob);
-    }
 }
 
 TEST(Sample, draws_what_the_reference_draws) {
