@@ -57,11 +57,7 @@ class CpuBackend : public Backend {
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
                           int64_t n_slots) override {
-        check_kv_types(config, k_dtype, v_dtype);
-        KvCache cache;
-        cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
-        cache.n_slots = n_slots, cache.n_layers = config.n_layers;
-        cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        KvCache cache = describe_kv_cache(config, k_dtype, v_dtype, n_slots);
         cache.pages = alloc_for("the KV cache, which -c makes smaller", cache.n_bytes());
         advise_huge_pages(cache.pages.data(), cache.pages.n_bytes());
         return cache;

@@ -96,6 +96,9 @@ struct KvCache {
 // Error where the heads of the model cannot be stored so: q8_0 wants d_head a multiple of 32.
 void check_kv_types(const Config& config, DType k_dtype, DType v_dtype);
 
+// A cache for the model, without its storage. Error as above.
+KvCache describe_kv_cache(const Config& config, DType k_dtype, DType v_dtype, int64_t n_slots);
+
 // Bytes of keys and values that one position takes over all layers. Error as above.
 int64_t kv_bytes_per_position(const Config& config, DType k_dtype, DType v_dtype);
 
