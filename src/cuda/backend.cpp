@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/checked_math.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "cuda/check.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
 #include "cuda/graph.h"
+#include "cuda/memory.h"
 #include "cuda/mirror.h"
 #include "cuda/read_wall.h"
 #include "cuda/sample_mirror.h"
@@ -64,8 +67,8 @@ class Stream {
 
 class CudaBackend : public Backend {
   public:
-    explicit CudaBackend(const CudaOptions& options)
-        : device_(describe_device(options.device)),
+    CudaBackend(CudaDevice device, const CudaOptions& options)
+        : device_(std::move(device)),
           name_(fmt::format("cuda:{}", options.device)),
           memory_limit_(options.memory_bytes),
           pool_(options.threads),
@@ -142,11 +145,7 @@ class CudaBackend : public Backend {
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
                           int64_t n_slots) override {
-        check_kv_types(config, k_dtype, v_dtype);
-        KvCache cache;
-        cache.k_dtype = k_dtype, cache.v_dtype = v_dtype;
-        cache.n_slots = n_slots, cache.n_layers = config.n_layers;
-        cache.n_kv_heads = config.n_kv_heads, cache.d_head = config.d_head;
+        KvCache cache = describe_kv_cache(config, k_dtype, v_dtype, n_slots);
         cache.pages = alloc(cache.n_bytes());
         return cache;
     }
@@ -160,7 +159,7 @@ class CudaBackend : public Backend {
         release(logits_), release(scratch_memory_);
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
-        host_logits_ = pinned(logits_.n_bytes());
+        host_logits_ = cuda::pinned_buffer(logits_.n_bytes(), "pinned memory for logits");
         mirror_ =
             cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
                               model.rope_table, stream_.get());
@@ -252,16 +251,9 @@ class CudaBackend : public Backend {
         buffer = {};
     }
 
-    static Buffer pinned(size_t n_bytes) {
-        if (n_bytes == 0) return {};
-        void* data = nullptr;
-        check(cudaMallocHost(&data, n_bytes), "pinned memory for logits");
-        return {data, n_bytes, [](void* at, size_t) { cudaFreeHost(at); }};
-    }
-
     static int64_t plane_bytes(const Tensor& tensor, const Plane& plane) {
         // A multiple of 16, so that every plane is aligned for wide loads.
-        return plane.data == nullptr ? 0 : (plane.stride_bytes * tensor.n_rows() + 15) / 16 * 16;
+        return plane.data == nullptr ? 0 : round_up(plane.stride_bytes * tensor.n_rows(), 16);
     }
 
     void send_vector(Tensor& weight, std::byte* to) {
@@ -346,33 +338,41 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-CudaDevices find_cuda_devices() {
-    CudaDevices found;
+// Of devices that the driver shows; `missing` says why there are none.
+static int count_devices(std::string& missing) {
     int n = 0;
     const cudaError_t status = cudaGetDeviceCount(&n);
     if (status != cudaSuccess) {
         cudaGetLastError();
-        found.missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
-                                                              : cudaGetErrorString(status);
-        return found;
+        missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
+                                                        : cudaGetErrorString(status);
+        return 0;
     }
+    if (n == 0) missing = "no GPU";
+    return n;
+}
+
+CudaDevices find_cuda_devices() {
+    CudaDevices found;
+    const int n = count_devices(found.missing);
     for (int i = 0; i < n; i++) found.devices.push_back(describe_device(i));
-    if (n == 0) found.missing = "no GPU";
     return found;
 }
 
+// Looks at no other device: that alone takes time, and some of its memory.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-    const CudaDevices found = find_cuda_devices();
-    if (!found.missing.empty()) throw Error("cuda:{}: {}", options.device, found.missing);
-    if (options.device < 0 || options.device >= static_cast<int>(found.devices.size())) {
-        throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {} GPU{}", options.device,
-                    found.devices.size(), found.devices.size() == 1 ? "" : "s");
+    std::string missing;
+    const int n = count_devices(missing);
+    if (n == 0) throw Error("cuda:{}: {}", options.device, missing);
+    if (options.device < 0 || options.device >= n) {
+        throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {}", options.device,
+                    counted(n, "GPU"));
     }
-    const CudaDevice& device = found.devices[static_cast<size_t>(options.device)];
+    CudaDevice device = describe_device(options.device);
     if (!device.unusable.empty()) {
         throw Error("cuda:{}: {}: {}", options.device, device.name, device.unusable);
     }
-    return std::make_unique<CudaBackend>(options);
+    return std::make_unique<CudaBackend>(std::move(device), options);
 }
 
 }  // namespace ridge

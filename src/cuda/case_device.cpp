@@ -4,6 +4,7 @@
 
 #include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/memory.h"
 #include "cuda/mirror.h"
 #include "cuda/sample_mirror.h"
 
@@ -27,9 +28,7 @@ class CudaCaseDevice : public CaseDevice {
     }
 
     Buffer alloc(size_t n_bytes) override {
-        void* data = nullptr;
-        check(cudaMalloc(&data, n_bytes), "memory of a case");
-        return {data, n_bytes, [](void* at, size_t) { cudaFree(at); }};
+        return cuda::device_buffer(n_bytes, "memory of a case");
     }
     void upload(const Buffer& host, const Buffer& device) override {
         check(cudaMemcpyAsync(device.data(), host.data(), host.n_bytes(), cudaMemcpyHostToDevice,

@@ -59,9 +59,7 @@ __global__ void __launch_bounds__(kThreads)
             const float2 turn = sine_and_cosine(position, a.frequency[pair]);
             float& first = head[a.half_split ? pair : 2 * pair];
             float& second = head[a.half_split ? pair + a.n_pairs : 2 * pair + 1];
-            const float p = first, q = second;
-            first = fmaf(p, turn.y, -(q * turn.x));
-            second = fmaf(p, turn.x, q * turn.y);
+            rotate(turn, first, second);
         }
     }
     __syncthreads();  // all pairs are turned before others read them

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/check.h"
+#include "cuda/memory.h"
 
 namespace ridge::cuda {
 namespace {
@@ -54,11 +55,8 @@ BatchMirror::BatchMirror(int64_t n_rows, int64_t n_pages, const RopeTable& rope,
     Places places(nullptr);
     place_mirror(places, n_rows_, n_pages_, n_frequencies_);
     const auto n_bytes = static_cast<size_t>(places.used());
-    void* data = nullptr;
-    check(cudaMallocHost(&data, n_bytes), "pinned memory for batches");
-    pinned_ = {data, n_bytes, [](void* at, size_t) { cudaFreeHost(at); }};
-    check(cudaMalloc(&data, n_bytes), "memory for batches");
-    memory_ = {data, n_bytes, [](void* at, size_t) { cudaFree(at); }};
+    pinned_ = pinned_buffer(n_bytes, "pinned memory for batches");
+    memory_ = device_buffer(n_bytes, "memory for batches");
     host_ = place(pinned_.data()), device_ = place(memory_.data());
     std::copy(rope.frequency.begin(), rope.frequency.end(), host_.rope_frequency);
     check(cudaMemcpyAsync(memory_.data(), pinned_.data(), n_bytes, cudaMemcpyHostToDevice, stream),

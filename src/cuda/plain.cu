@@ -1,6 +1,8 @@
 #include "base/half.h"
 #include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/device/block.cuh"
+#include "cuda/device/kv_cache.cuh"
 #include "cuda/plain.h"
 #include "format/decode.h"
 #include "ref/host_kv.h"
@@ -113,11 +115,6 @@ __device__ void decode_at(const Weight& w, int64_t row, int64_t block, float* ou
     }
 }
 
-__device__ float warp_sum(float x) {
-    for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xffffffffu, x, lane);
-    return x;
-}
-
 // embed_rows: out[i] = table[token[i]]            table [n_vocab, d_model]; out [n_rows, d_model]
 __global__ void embed_rows_kernel(Weight table, int block_elements, const Token* token, float* out,
                                   int64_t stride) {
@@ -149,7 +146,7 @@ __global__ void rms_norm_kernel(const float* x, int64_t x_stride, const float* w
     float* to = out + blockIdx.x * out_stride + blockIdx.y * d_head;
     double sum = 0;
     for (int64_t i = threadIdx.x; i < d_head; i += 32) sum += static_cast<double>(in[i]) * in[i];
-    for (int lane = 16; lane > 0; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
+    sum = warp_sum(sum);
     const auto scale = static_cast<float>(1 / sqrt(sum / static_cast<double>(d_head) + eps));
     for (int64_t i = threadIdx.x; i < d_head; i += 32) to[i] = in[i] * scale * weight[i];
 }
@@ -243,56 +240,15 @@ void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
     check_launch("rope");
 }
 
-// Places of the cache, as ref/host_kv.h has them.
-struct Cache {
-    std::byte *k, *v;
-    DType k_dtype, v_dtype;
-    int64_t d_head, k_tile_bytes, v_tile_bytes;
-    int64_t k_page_bytes, v_page_bytes, k_offset, v_offset, group_stride;
-
-    explicit Cache(const KvLayer& kv)
-        : k(kv.k->data()),
-          v(kv.v->data()),
-          k_dtype(kv.k_dtype),
-          v_dtype(kv.v_dtype),
-          d_head(kv.d_head),
-          k_tile_bytes(host_kv_tile_bytes(kv.k_dtype, kv.d_head)),
-          v_tile_bytes(host_kv_tile_bytes(kv.v_dtype, kv.d_head)),
-          k_page_bytes(kv.page_bytes(kv.k_dtype)),
-          v_page_bytes(kv.page_bytes(kv.v_dtype)),
-          k_offset(kv.k_offset),
-          v_offset(kv.v_offset),
-          group_stride(kv.group_stride) {}
-
-    __device__ int64_t page_offset(int64_t page, int64_t page_bytes) const {
-        if (group_stride == 0) return page * page_bytes;
-        return page / kKvGroupPages * group_stride + page % kKvGroupPages * page_bytes;
-    }
-    __device__ HostKvRow k_row(int64_t page, int64_t p, int64_t head) const {
-        return {k + k_offset + page_offset(page, k_page_bytes) + head * k_tile_bytes,
-                k_dtype,
-                d_head,
-                p,
-                p,
-                kKvPagePositions};
-    }
-    __device__ HostKvRow v_row(int64_t page, int64_t p, int64_t head) const {
-        return {v + v_offset + page_offset(page, v_page_bytes) + head * v_tile_bytes,
-                v_dtype,
-                d_head,
-                p * d_head,
-                p * (d_head / kKvScaleElements),
-                1};
-    }
-};
-
 // kv_append: cache[slot[i]] = k[i], v[i]          k, v [n_rows, n_kv_heads, d_head]
 //   One thread for a head of a row.
 __global__ void kv_append_kernel(const float* k, int64_t k_stride, const float* v, int64_t v_stride,
-                                 const int64_t* slots, Cache cache) {
-    const int64_t slot = slots[blockIdx.x], head = threadIdx.x;
+                                 const int64_t* slots, KvTiles cache) {
+    const int64_t slot = slots[blockIdx.x];
+    const int head = static_cast<int>(threadIdx.x);
     if (slot < 0) return;
-    const int64_t page = slot / kKvPagePositions, p = slot % kKvPagePositions;
+    const int64_t page = slot / kKvPagePositions;
+    const int p = static_cast<int>(slot % kKvPagePositions);
     store_row(k + blockIdx.x * k_stride + head * cache.d_head, cache.k_row(page, p, head));
     store_row(v + blockIdx.x * v_stride + head * cache.d_head, cache.v_row(page, p, head));
 }
@@ -304,7 +260,7 @@ void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
     kv_append_kernel<<<static_cast<unsigned>(k.rows.n_rows), static_cast<unsigned>(k.n_heads), 0,
                        c.stream>>>(device_rows<const float>(k.rows), k.rows.stride,
                                    device_rows<const float>(v.rows), v.rows.stride, c.mirror.slots,
-                                   Cache(kv));
+                                   KvTiles(kv));
     check_launch("kv_append");
 }
 
@@ -314,10 +270,11 @@ void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
 //   Shared memory: two rows [d_head] for each lane.
 __global__ void attention_kernel(const float* q, int64_t q_stride, const int32_t* position,
                                  const int32_t* sequence_of_row, const Sequence* sequences,
-                                 const int32_t* pages, Cache cache, int heads_per_kv, float* out,
+                                 const int32_t* pages, KvTiles cache, int heads_per_kv, float* out,
                                  int64_t out_stride) {
     extern __shared__ float shared[];
-    const int64_t d = cache.d_head, head = blockIdx.y, kv_head = head / heads_per_kv;
+    const int64_t d = cache.d_head, head = blockIdx.y;
+    const int kv_head = static_cast<int>(head / heads_per_kv);
     const int lane = static_cast<int>(threadIdx.x);
     float *sum_v = shared + lane * 2 * d, *row = sum_v + d;
     const float* query = q + blockIdx.x * q_stride + head * d;
@@ -327,13 +284,13 @@ __global__ void attention_kernel(const float* q, int64_t q_stride, const int32_t
     for (int64_t i = 0; i < d; i++) sum_v[i] = 0;
     for (int64_t p = lane; p <= position[blockIdx.x]; p += 32) {
         const int64_t page = sequence.page(pages, p / kKvPagePositions);
-        load_row(cache.k_row(page, p % kKvPagePositions, kv_head), row);
+        load_row(cache.k_row(page, static_cast<int>(p % kKvPagePositions), kv_head), row);
         float score = 0;
         for (int64_t i = 0; i < d; i++) score = fmaf(query[i], row[i], score);
         score *= scale;
         const float now = fmaxf(highest, score);
         const float shrink = expf(highest - now), weight = expf(score - now);
-        load_row(cache.v_row(page, p % kKvPagePositions, kv_head), row);
+        load_row(cache.v_row(page, static_cast<int>(p % kKvPagePositions), kv_head), row);
         for (int64_t i = 0; i < d; i++) sum_v[i] = fmaf(weight, row[i], sum_v[i] * shrink);
         sum = sum * shrink + weight, highest = now;
     }
@@ -362,7 +319,7 @@ void attention(Step& s, Heads q, KvLayer kv, Heads out) {
           "attention: shared memory");
     attention_kernel<<<grid, 32, static_cast<size_t>(shared_bytes), c.stream>>>(
         device_rows<const float>(q.rows), q.rows.stride, c.mirror.positions,
-        c.mirror.sequence_of_row, c.mirror.sequences, c.mirror.pages, Cache(kv),
+        c.mirror.sequence_of_row, c.mirror.sequences, c.mirror.pages, KvTiles(kv),
         static_cast<int>(q.n_heads / kv.n_kv_heads), device_rows<float>(out.rows), out.rows.stride);
     check_launch("attention");
 }

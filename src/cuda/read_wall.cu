@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "cuda/check.h"
+#include "cuda/memory.h"
 #include "cuda/read_wall.h"
-#include "model/rows.h"
 
 namespace ridge::cuda {
 namespace {
@@ -26,12 +26,6 @@ __global__ void __launch_bounds__(kThreads) read_kernel(const uint4* words, int6
     if (sum == 0x9e3779b9u && n < 0) *sink = 1;
 }
 
-Buffer device_int() {
-    void* data = nullptr;
-    check(cudaMalloc(&data, sizeof(int)), "reading memory");
-    return {data, sizeof(int), [](void* at, size_t) { cudaFree(at); }};
-}
-
 }  // namespace
 
 double measure_read_gbps(std::span<const std::span<const std::byte>> runs, cudaStream_t stream) {
@@ -39,7 +33,7 @@ double measure_read_gbps(std::span<const std::span<const std::byte>> runs, cudaS
     int device = 0, n_sms = 0;
     check(cudaGetDevice(&device), "reading memory");
     check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device), "reading memory");
-    const Buffer sink = device_int();
+    const Buffer sink = device_buffer(sizeof(int), "reading memory");
     cudaEvent_t begin, end;
     check(cudaEventCreate(&begin), "reading memory");
     check(cudaEventCreate(&end), "reading memory");

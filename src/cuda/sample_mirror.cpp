@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "cuda/check.h"
+#include "cuda/memory.h"
 
 namespace ridge::cuda {
 namespace {
@@ -14,14 +15,10 @@ constexpr int64_t kWordsOfRow = 256;
 constexpr int kTopOfRow = 20;
 
 Buffer pinned(int64_t n_bytes) {
-    void* data = nullptr;
-    check(cudaMallocHost(&data, static_cast<size_t>(n_bytes)), "pinned memory for sampling");
-    return {data, static_cast<size_t>(n_bytes), [](void* at, size_t) { cudaFreeHost(at); }};
+    return pinned_buffer(static_cast<size_t>(n_bytes), "pinned memory for sampling");
 }
 Buffer on_device(int64_t n_bytes) {
-    void* data = nullptr;
-    check(cudaMalloc(&data, static_cast<size_t>(n_bytes)), "memory for sampling");
-    return {data, static_cast<size_t>(n_bytes), [](void* at, size_t) { cudaFree(at); }};
+    return device_buffer(static_cast<size_t>(n_bytes), "memory for sampling");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/device/mma.cuh"
+#include "cuda/device/numbers.cuh"
 #include "cuda/tiles.h"
 
 namespace ridge::cuda {
@@ -159,9 +160,6 @@ __device__ inline void add_scaled(float scale, float taken, const float* sums, C
     total[1] = fmaf(scale, fmaf(-taken, x.b, sums[1]), total[1]);
 }
 
-__device__ inline float2 two_f16(uint32_t bits) {
-    return __half22float2(reinterpret_cast<const __half2&>(bits));
-}
 __device__ inline float byte_of(uint32_t w, int i) {
     return static_cast<float>(w >> (8 * i) & 255);
 }
@@ -188,7 +186,7 @@ struct ChunkScales<Scales::kSmall> {
         : w(reinterpret_cast<const uint2*>(scales)[g]) {}
     __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
                           float (&total)[4]) const {
-        const float2 a = two_f16(w.x), b = two_f16(w.y);
+        const float2 a = floats_of_f16(w.x), b = floats_of_f16(w.y);
         add_scaled(block == 0 ? a.x : a.y, taken, sums, x, total);
         add_scaled(block == 0 ? b.x : b.y, taken, sums + 2, x, total + 2);
     }
@@ -203,7 +201,8 @@ struct ChunkScales<Scales::kSmallMin> {
         : w(reinterpret_cast<const uint4*>(scales)[g]) {}
     __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
                           float (&total)[4]) const {
-        const float2 a = two_f16(block == 0 ? w.x : w.y), b = two_f16(block == 0 ? w.z : w.w);
+        const float2 a = floats_of_f16(block == 0 ? w.x : w.y),
+                     b = floats_of_f16(block == 0 ? w.z : w.w);
         add_scaled(a.x, a.y, taken, sums, x, total);
         add_scaled(b.x, b.y, taken, sums + 2, x, total + 2);
     }
@@ -220,7 +219,7 @@ struct ChunkScales<Scales::kSuper> {
           super(reinterpret_cast<const uint2*>(supers)[g]) {}
     __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
                           float (&total)[4]) const {
-        const float2 a = two_f16(super.x), b = two_f16(super.y);
+        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
         add_scaled(a.x * byte_of(small.x, 2 * block), -(a.y * byte_of(small.x, 2 * block + 1)),
                    taken, sums, x, total);
         add_scaled(b.x * byte_of(small.y, 2 * block), -(b.y * byte_of(small.y, 2 * block + 1)),
@@ -239,7 +238,7 @@ struct ChunkScales<Scales::kSuper16> {
           super(reinterpret_cast<const uint32_t*>(supers)[g]) {}
     __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
                           float (&total)[4]) const {
-        const float2 d = two_f16(super);
+        const float2 d = floats_of_f16(super);
         add_scaled(d.x * signed_byte_of(small.x, block), taken, sums, x, total);
         add_scaled(d.y * signed_byte_of(small.y, block), taken, sums + 2, x, total + 2);
     }
@@ -256,7 +255,7 @@ struct ChunkScales<Scales::kSuper16Min> {
           super(reinterpret_cast<const uint2*>(supers)[g]) {}
     __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
                           float (&total)[4]) const {
-        const float2 a = two_f16(super.x), b = two_f16(super.y);
+        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
         const uint32_t first = block < 2 ? small.x : small.y,
                        second = block < 2 ? small.z : small.w;
         const int at = block % 2 * 2;

@@ -16,4 +16,11 @@ __device__ inline float2 sine_and_cosine(int32_t position, double frequency) {
     return {sine, cosine};
 }
 
+// (a, b) -> (a cos t - b sin t, a sin t + b cos t); turn: t's sine and cosine.
+__device__ inline void rotate(float2 turn, float& a, float& b) {
+    const float x = a, y = b;
+    a = fmaf(x, turn.y, -(y * turn.x));
+    b = fmaf(x, turn.x, y * turn.y);
+}
+
 }  // namespace ridge::cuda
