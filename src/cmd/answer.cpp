@@ -38,7 +38,17 @@ std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
         },
         check);
     if (interrupted()) throw Interrupted();
+    if (!quiet) {
+        status.clear();
+        say_of_device(engine->info());
+    }
     return engine;
+}
+
+void say_of_device(const ModelInfo& info) {
+    for (const std::string& line : {info.device_reason, info.stream.reason}) {
+        if (!line.empty()) say(printable(line));
+    }
 }
 
 SampleParams sampling_of(const Engine& engine, const SamplingOptions& options) {
@@ -169,10 +179,11 @@ std::string stats_line(const ModelInfo& info, const Generation& generation,
     std::string reused = generation.n_reused > 0
                              ? fmt::format(" ({} of them kept)", generation.n_reused)
                              : std::string();
-    std::string bound = stats.bound_tok_s > 0
-                            ? fmt::format(", {:.0f}% of the {:.1f} tok/s that memory allows",
-                                          100 * stats.bound_share, stats.bound_tok_s)
-                            : std::string();
+    std::string bound =
+        stats.bound_tok_s > 0
+            ? fmt::format(", {:.0f}% of the {:.1f} tok/s that {} allows", 100 * stats.bound_share,
+                          stats.bound_tok_s, info.stream.bytes_a_step > 0 ? "the link" : "memory")
+            : std::string();
     std::string stop = generation.stop.empty()
                            ? std::string()
                            : fmt::format(" \"{}\"", printable(generation.stop, 40));

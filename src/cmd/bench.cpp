@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "base/timer.h"
+#include "cmd/answer.h"
 #include "cmd/bench_report.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
@@ -292,6 +293,10 @@ class Bench {
                 stop_if_interrupted();
                 show_within_sample(done);
             });
+        if (!options_.quiet) {
+            status_.clear();
+            say_of_device(session->info());
+        }
         for (const BenchTest& test : tests_) {
             BenchResult result = time_test(*session, test);
             result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
@@ -312,12 +317,18 @@ class Bench {
         session.fill(test.n_parallel, test.n_depth,
                      [&](std::string_view what, double share) { status_.show(what, share); });
         if (!options_.no_warmup) time_once(session, test, 0);
-        result.read_walls_gbps.push_back(session.measure_read_gbps());
+        measure_walls(session, result);
         for (int64_t i = 1; i <= options_.n_repetitions; i++) {
             result.samples_ns.push_back(time_once(session, test, i));
-            result.read_walls_gbps.push_back(session.measure_read_gbps());
+            measure_walls(session, result);
         }
         return result;
+    }
+
+    static void measure_walls(BenchSession& session, BenchResult& result) {
+        result.read_walls_gbps.push_back(session.measure_read_gbps());
+        if (result.model.stream.bytes_a_step == 0) return;
+        result.links_gbps.push_back(session.measure_link_gbps());
     }
 
     // `sample` is its number, 0 the warm-up.

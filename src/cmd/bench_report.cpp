@@ -78,6 +78,20 @@ double share_of_wall(const BenchResult& result) {
     return spread_of(shares).median;
 }
 
+// Of the rate at which layers can be streamed, the share at which they were: the median over the
+// samples of generation. 0 where there are none, or with a prompt.
+double share_of_link(const BenchResult& result) {
+    const BenchTest& test = result.test;
+    if (result.model.stream.bytes_a_step == 0 || test.n_prompt > 0 || test.n_gen == 0) return 0;
+    const auto bytes = static_cast<double>(result.model.stream.bytes_a_step * test.n_gen);
+    std::vector<double> shares;
+    for (size_t i = 0; i < result.samples_ns.size(); i++) {
+        const double link = (result.links_gbps[i] + result.links_gbps[i + 1]) / 2;
+        shares.push_back(bytes / static_cast<double>(result.samples_ns[i]) / link);
+    }
+    return spread_of(shares).median;
+}
+
 // Everything there is to say of one result, in the order of the CSV's columns.
 Json fields_of(const BenchResult& result) {
     const ModelInfo& model = result.model;
@@ -90,7 +104,7 @@ Json fields_of(const BenchResult& result) {
     json["build_commit"] = std::string(build_info().commit);
     json["build_version"] = std::string(build_info().version);
     json["cpu_info"] = cpu_name();
-    json["machine"] = machine_json();
+    json["machine"] = machine_json(model);
     json["device"] = model.device;
     json["isa"] = model.isa;
     json["checkpoint"] = model.checkpoint;
@@ -121,6 +135,13 @@ Json fields_of(const BenchResult& result) {
     json["read_bytes_per_token"] =
         bytes > 0 ? Json(std::llround(read_bytes_per_token(model, test))) : Json();
     json["share_of_wall"] = bytes > 0 ? Json(share_of_wall(result)) : Json();
+    json["streamed_layers"] = model.stream.n_layers;
+    json["stream_bytes_per_step"] = model.stream.bytes_a_step;
+    const double of_link = share_of_link(result);
+    json["link_gbps"] =
+        result.links_gbps.empty() ? Json() : Json(spread_of(result.links_gbps).median);
+    json["share_of_link"] = of_link > 0 ? Json(of_link) : Json();
+    json["links_gbps"] = result.links_gbps;
     json["read_walls_gbps"] = result.read_walls_gbps;
     json["samples_ns"] = result.samples_ns;
     json["samples_ts"] = rates;
@@ -243,12 +264,19 @@ void BenchReport::add_row(const BenchResult& result) {
     }
     Spread ts = spread_of(tokens_per_second(result));
     std::string wall;
-    if (bytes_per_token(result.model, result.test) > 0) {
+    if (const double of_link = share_of_link(result); of_link > 0) {
+        has_link_ = true;
+        wall = fmt::format("link: {:.0f}% of {:.1f} GB/s", 100 * of_link,
+                           spread_of(result.links_gbps).median);
+    } else if (bytes_per_token(result.model, result.test) > 0) {
         has_wall_ = true;
         wall =
             fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result), read_wall(result));
     }
     const ModelInfo& model = result.model;
+    if (!model.gpu.empty()) {
+        gpu_ = fmt::format("{}, driver {}, {}; ", model.gpu, model.driver, model.runtime);
+    }
     if (!model.fallbacks.empty()) {
         std::string note = fmt::format("{}, {}: {}", name_of(model), model.checkpoint,
                                        fallbacks_text(model.fallbacks));
@@ -302,8 +330,13 @@ void BenchReport::finish() {
                 "\nOf the read wall: what a token reads, packed as it lies in memory, against what "
                 "these threads read in that time.\n");
         }
+        if (has_link_) {
+            output_.write(
+                "\nLink: the weights of streamed layers that came to the device, against what a "
+                "copy of them brings there in that time.\n");
+        }
         output_.write(fmt::format(
-            "\n{}, {}, {}; ridge {}{}\n", printable(cpu_name()),
+            "\n{}{}, {}, {}; ridge {}{}\n", printable(gpu_), printable(cpu_name()),
             counted(default_n_threads(), "core"), printable(os_name()), build_info().version,
             build_info().commit.empty() ? "" : fmt::format(" ({})", build_info().commit)));
     }

@@ -30,6 +30,7 @@ struct BenchResult {
     int64_t time_s = 0;                   // since 1970, UTC: when the test began
     std::vector<int64_t> samples_ns;      // one for each repetition
     std::vector<double> read_walls_gbps;  // measured before the first sample and after each
+    std::vector<double> links_gbps;       // the same, where layers are streamed
 };
 
 struct Spread {
@@ -74,8 +75,9 @@ class BenchReport {
     BenchFormat format_;
     BenchColumns columns_;
     bool begun_ = false;
-    bool has_wall_ = false;           // in a row that was written
-    std::vector<std::string> notes_;  // of those rows, about fallbacks
+    bool has_wall_ = false, has_link_ = false;  // in a row that was written
+    std::vector<std::string> notes_;            // of those rows, about fallbacks
+    std::string gpu_;                           // that the last row's model ran on
 };
 
 }  // namespace ridge

@@ -9,8 +9,14 @@
 
 namespace ridge {
 
-nlohmann::ordered_json machine_json() {
-    return {{"cpu", cpu_name()}, {"n_cores", default_n_threads()}, {"os", os_name()}};
+nlohmann::ordered_json machine_json(const ModelInfo& model) {
+    nlohmann::ordered_json machine = {
+        {"cpu", cpu_name()}, {"n_cores", default_n_threads()}, {"os", os_name()}};
+    if (model.gpu.empty()) return machine;
+    machine["gpu"] = model.gpu;
+    machine["driver"] = model.driver;
+    machine["runtime"] = model.runtime;
+    return machine;
 }
 
 std::string date_of(int64_t time_s) {

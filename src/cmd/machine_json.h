@@ -4,11 +4,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "engine/engine.h"
+
 namespace ridge {
 
 // What every benchmark's JSON says of where and when it ran.
 
-nlohmann::ordered_json machine_json();  // {"cpu", "n_cores", "os"}
+// {"cpu", "n_cores", "os"}, and where the model runs on a GPU {"gpu", "driver", "runtime"}.
+nlohmann::ordered_json machine_json(const ModelInfo& model = {});
 // Of seconds since 1970, in UTC: "2026-11-29", and "2026-11-29T17:53:29Z".
 std::string date_of(int64_t time_s);
 std::string time_of(int64_t time_s);

@@ -15,6 +15,7 @@ nlohmann::ordered_json model_json(const ModelInfo& info) {
     json["weight_bytes"] = info.weight_bytes;
     json["n_ctx"] = info.n_ctx;
     json["device"] = info.device;
+    json["streamed_layers"] = info.stream.n_layers;
     json["checkpoint"] = info.checkpoint;
     json["isa"] = info.isa;
     json["fallbacks"] = fallbacks_json(info.fallbacks);

@@ -124,6 +124,10 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
                    open.memory_bytes =
                        static_cast<uint64_t>(1e9 * parse_number(where, text, 0.001, kMaxGb));
                });
+    line.flag("--stream-weights",
+              "keep no layer's weights in the device's memory: they come from the host's before "
+              "each is computed, as those do that do not fit",
+              open.stream_weights);
     line.name(
         "--cpu-isa", "NAME",
         "instruction set of the CPU's kernels: scalar, avx2, avx512, amx or neon (default: the "

@@ -21,7 +21,7 @@ std::string known_checkpoints();
 // -m alone, with what is said of it: for commands that do not run the model.
 void add_model_option(CommandLine& line, std::string& model);
 void add_pre_option(CommandLine& line, std::string& pre);
-// --device, and how it works: --pin.
+// --device, and how it works: --pin, --device-memory, --stream-weights, --cpu-isa, --no-repack.
 void add_device_options(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.
 void add_cache_type_options(CommandLine& line, OpenOptions& open);

@@ -37,7 +37,7 @@ class CpuBackend : public Backend {
         return memory_bytes_ > 0 ? memory_bytes_ : available_memory_bytes();
     }
     Buffer alloc(size_t n_bytes) override { return alloc_for("a buffer", n_bytes); }
-    void prepare(std::span<Tensor* const> weights, const Layout& layout,
+    void prepare(std::span<Tensor* const> weights, const Layout& layout, int /*layer*/,
                  const PrepareEvents& events) override {
         std::vector<Tensor*> unpacked;
         for (Tensor* weight : weights) {
@@ -223,8 +223,8 @@ Spans joined(Spans spans) {
 // Where the weights lie that a decode step reads.
 Spans runs_of_weights(const Model& model) {
     Spans runs;
-    for_each_side_by_side(model.weights, model.config.tied_head, [&](auto tensors) {
-        if (tensors[0] == &model.weights.embedding && !model.config.tied_head) return;
+    for_each_side_by_side(model.weights, model.config.tied_head, [&](auto tensors, int) {
+        if (is_looked_up(model.weights, *tensors[0], model.config.tied_head)) return;
         Spans parts;
         for (const Tensor* tensor : tensors) {
             const Spans of_tensor = spans_in_memory(*tensor);

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/checked_math.h"
@@ -18,6 +19,7 @@
 #include "cuda/sample_mirror.h"
 #include "cuda/tiles.h"
 #include "cuda/upload.h"
+#include "cuda/weight_stream.h"
 #include "model/batch_size.h"
 #include "model/step.h"
 
@@ -25,6 +27,7 @@ namespace ridge {
 namespace {
 
 using cuda::check;
+using cuda::Destination;
 
 constexpr int kLeastCapability = 80;
 
@@ -94,8 +97,7 @@ class CudaBackend : public Backend {
         use();
         size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "free memory");
-        if (memory_limit_ == 0) return free;
-        return std::min<uint64_t>(free, memory_limit_ - std::min(memory_limit_, used_bytes_));
+        return within_limit(free);
     }
 
     Buffer alloc(size_t n_bytes) override {
@@ -115,7 +117,21 @@ class CudaBackend : public Backend {
         return {data, n_bytes, [](void* at, size_t) { cudaFree(at); }};
     }
 
-    void prepare(std::span<Tensor* const> weights, const Layout& layout,
+    bool can_stream() const override { return true; }
+    void place(const WeightPlacement& placement) override {
+        use();
+        // Weights lie one behind the other, as a step reads them.
+        weights_.push_back(alloc(static_cast<size_t>(placement.resident_bytes)));
+        weights_end_ = weights_.back().data();
+        n_weights_left_ = static_cast<size_t>(placement.resident_bytes);
+        if (placement.streamed.empty()) return;
+        std::array<Buffer, kStreamBuffers> buffers;
+        for (Buffer& buffer : buffers) buffer = alloc(static_cast<size_t>(placement.buffer_bytes));
+        stream_of_weights_.emplace(placement, std::move(buffers), stream_.get());
+        context_.weights = &*stream_of_weights_;
+    }
+
+    void prepare(std::span<Tensor* const> weights, const Layout& layout, int layer,
                  const PrepareEvents& events) override {
         use();
         if (!upload_) upload_.emplace(pool_, stream_.get());
@@ -123,24 +139,29 @@ class CudaBackend : public Backend {
             const auto n_bytes = static_cast<size_t>(least_bytes(*weight, layout));
             if (events.taking) events.taking(static_cast<int64_t>(n_bytes));
             const Tensor original = *weight;
-            std::byte* memory = take_weights(n_bytes);
+            const Destination to = take_weights(layer, n_bytes);
             if (weight->n_dims == 1) {
-                send_vector(*weight, memory);
+                send_vector(*weight, to);
             } else if (!is_packed(*weight, layout)) {
-                send_planes(*weight, memory);
+                send_planes(*weight, to);
             } else {
-                send_parts(*weight, layout, memory);
+                send_parts(*weight, layout, to);
             }
             if (events.copied) events.copied(original);
         }
         upload_->wait();
     }
     int64_t least_bytes(const Tensor& weight, const Layout& layout) const override {
-        if (weight.n_dims == 1) return weight.n_cols() * static_cast<int64_t>(sizeof(float));
-        if (is_packed(weight, layout)) return layout.n_parts(weight) * layout.part_bytes(weight);
+        constexpr int64_t kAlign = 256;
         int64_t n = 0;
-        for (const Plane& plane : weight.planes) n += plane_bytes(weight, plane);
-        return n;
+        if (weight.n_dims == 1) {
+            n = weight.n_cols() * static_cast<int64_t>(sizeof(float));
+        } else if (is_packed(weight, layout)) {
+            n = layout.n_parts(weight) * layout.part_bytes(weight);
+        } else {
+            for (const Plane& plane : weight.planes) n += plane_bytes(weight, plane);
+        }
+        return round_up(n, kAlign);
     }
 
     KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
@@ -148,6 +169,23 @@ class CudaBackend : public Backend {
         KvCache cache = describe_kv_cache(config, k_dtype, v_dtype, n_slots);
         cache.pages = alloc(cache.n_bytes());
         return cache;
+    }
+
+    int64_t step_bytes(const Model& model, const Layout& packed, const KvCache& kv, int n_rows,
+                       int n_logit_rows) override {
+        use();
+        Model prepared = model;
+        Weights& weights = prepared.weights;
+        const bool tied = model.config.tied_head;
+        for_each_tensor(weights, tied, [&](Tensor& tensor) {
+            set_prepared(tensor, is_looked_up(weights, tensor, tied) ? row_major_layout() : packed,
+                         tensor.planes[0].data);
+        });
+        if (tied) weights.head.weight = weights.embedding;
+        dry_run(prepared, kv, n_rows, n_logit_rows);
+        return static_cast<int64_t>(scratch_.planned_bytes()) +
+               n_logit_rows * int64_t{model.config.n_vocab} * static_cast<int64_t>(sizeof(float)) +
+               driver_bytes();
     }
 
     std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
@@ -160,18 +198,7 @@ class CudaBackend : public Backend {
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
                         static_cast<size_t>(model.config.n_vocab) * sizeof(float));
         host_logits_ = cuda::pinned_buffer(logits_.n_bytes(), "pinned memory for logits");
-        mirror_ =
-            cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
-                              model.rope_table, stream_.get());
-        context_.mirror = mirror_.mirror();
-        sampling_ = cuda::SampleMirror(n_logit_rows, stream_.get());
-        context_.sampling = &sampling_;
-        scratch_ = {};
-        std::vector<Fallback> fallbacks;
-        for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
-            BatchSize size(n_rows, n_logit_rows, row_class);
-            run(model, kv, size.batch(), &fallbacks);
-        }
+        std::vector<Fallback> fallbacks = dry_run(model, kv, n_rows, n_logit_rows);
         scratch_memory_ = alloc(scratch_.planned_bytes());
         scratch_.place(scratch_memory_);
         return fallbacks;
@@ -202,12 +229,34 @@ class CudaBackend : public Backend {
         });
         return cuda::measure_read_gbps(joined(std::move(runs)), stream_.get());
     }
+    double measure_link_gbps() override {
+        use();
+        return stream_of_weights_ ? stream_of_weights_->measure_gbps() : 0;
+    }
 
   private:
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
 
-    // Neighbours as one run, with what little lies between them.
+    // Of so much free memory, what may be taken. Never 0, which would mean that it is unknown.
+    uint64_t within_limit(uint64_t free) const {
+        if (memory_limit_ > 0) {
+            free = std::min(free, memory_limit_ - std::min(memory_limit_, used_bytes_));
+        }
+        return std::max<uint64_t>(free, 1);
+    }
+    // Of the memory that may be taken, what is left alone: for kernels' code, which is loaded when
+    // they first run, small buffers, and what the driver rounds up to.
+    int64_t driver_bytes() const {
+        constexpr int64_t kDriverBytes = int64_t{256} << 20;
+        size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "free memory");
+        const auto beyond_limit =
+            static_cast<int64_t>(free - std::min<uint64_t>(free, within_limit(free)));
+        return std::max<int64_t>(0, kDriverBytes - beyond_limit);
+    }
+
+    // Neighbours as one run, with what little lies between them. Streamed layers share addresses.
     static std::vector<std::span<const std::byte>> joined(
         std::vector<std::span<const std::byte>> runs) {
         constexpr std::ptrdiff_t kGap = 1 << 16;
@@ -218,7 +267,8 @@ class CudaBackend : public Backend {
             if (!whole.empty()) {
                 std::span<const std::byte>& last = whole.back();
                 if (run.data() - (last.data() + last.size()) < kGap) {
-                    last = {last.data(), run.data() + run.size()};
+                    last = {last.data(),
+                            std::max(last.data() + last.size(), run.data() + run.size())};
                     continue;
                 }
             }
@@ -227,20 +277,17 @@ class CudaBackend : public Backend {
         return whole;
     }
 
-    // Weights lie one behind the other, as a step reads them, in blocks that large pages map.
-    std::byte* take_weights(size_t n_bytes) {
-        constexpr size_t kBlockBytes = size_t{512} << 20, kAlign = 256;
-        n_bytes = (n_bytes + kAlign - 1) / kAlign * kAlign;
-        if (n_weights_left_ < n_bytes) {
-            // What is left of memory at the end is taken as it is wanted.
-            const size_t block = free_memory_bytes() > 4 * kBlockBytes + n_bytes
-                                     ? std::max(kBlockBytes, n_bytes)
-                                     : n_bytes;
-            weights_.push_back(alloc(block));
-            weights_end_ = weights_.back().data(), n_weights_left_ = block;
+    // n_bytes: as of least_bytes().
+    Destination take_weights(int layer, size_t n_bytes) {
+        if (stream_of_weights_ && stream_of_weights_->has(layer)) {
+            return stream_of_weights_->take(layer, n_bytes);
+        }
+        if (n_weights_left_ < n_bytes) {  // of which place() was not told
+            weights_.push_back(alloc(n_bytes));
+            weights_end_ = weights_.back().data(), n_weights_left_ = n_bytes;
         }
         n_weights_left_ -= n_bytes, weights_end_ += n_bytes;
-        return weights_end_ - n_bytes;
+        return {weights_end_ - n_bytes};
     }
     // F32 weights stay as they are.
     static bool is_packed(const Tensor& weight, const Layout& layout) {
@@ -256,34 +303,64 @@ class CudaBackend : public Backend {
         return plane.data == nullptr ? 0 : round_up(plane.stride_bytes * tensor.n_rows(), 16);
     }
 
-    void send_vector(Tensor& weight, std::byte* to) {
-        const int64_t n = weight.n_cols();
-        std::vector<float> values(static_cast<size_t>(n));
-        unpack_row(weight, 0, values.data());
-        const size_t n_bytes = values.size() * sizeof(float);
-        upload_->bytes(to, reinterpret_cast<const std::byte*>(values.data()), n_bytes);
-        weight.format = &format_of(FormatId::kF32);
-        weight.planes = {Plane{to, static_cast<int64_t>(n_bytes)}};
-    }
-    void send_planes(Tensor& weight, std::byte* to) {
-        for (Plane& plane : weight.planes) {
-            if (plane.data == nullptr) continue;
-            upload_->bytes(to, plane.data,
-                           static_cast<size_t>(plane.stride_bytes * weight.n_rows()));
-            const int64_t n_bytes = plane_bytes(weight, plane);
-            plane.data = to;
-            to += n_bytes;
+    // What prepare() makes of a weight: its bytes lie at `data`.
+    static void set_prepared(Tensor& weight, const Layout& layout, const std::byte* data) {
+        if (weight.n_dims == 1) {
+            weight.format = &format_of(FormatId::kF32);
+            weight.planes = {Plane{data, weight.n_cols() * static_cast<int64_t>(sizeof(float))}};
+        } else if (is_packed(weight, layout)) {
+            weight.planes = {Plane{data, layout.part_bytes(weight)}};
+            weight.layout = &layout;
+        } else {
+            for (Plane& plane : weight.planes) {
+                if (plane.data == nullptr) continue;
+                plane.data = data;
+                data += plane_bytes(weight, plane);
+            }
         }
     }
-    void send_parts(Tensor& weight, const Layout& layout, std::byte* to) {
-        const int64_t part_bytes = layout.part_bytes(weight);
+    void send_vector(Tensor& weight, Destination to) {
+        std::vector<float> values(static_cast<size_t>(weight.n_cols()));
+        unpack_row(weight, 0, values.data());
+        upload_->bytes(to, reinterpret_cast<const std::byte*>(values.data()),
+                       values.size() * sizeof(float));
+        set_prepared(weight, *weight.layout, to.device);
+    }
+    void send_planes(Tensor& weight, Destination to) {
         const Tensor original = weight;
-        upload_->parts(to, layout.n_parts(weight), static_cast<size_t>(part_bytes),
+        set_prepared(weight, *weight.layout, to.device);
+        for (size_t i = 0; i < weight.planes.size(); i++) {
+            const Plane &from = original.planes[i], &sent = weight.planes[i];
+            if (from.data == nullptr) continue;
+            upload_->bytes(to + static_cast<size_t>(sent.data - to.device), from.data,
+                           static_cast<size_t>(from.stride_bytes * weight.n_rows()));
+        }
+    }
+    void send_parts(Tensor& weight, const Layout& layout, Destination to) {
+        const Tensor original = weight;
+        upload_->parts(to, layout.n_parts(weight), static_cast<size_t>(layout.part_bytes(weight)),
                        [&](int64_t part, std::byte* out) {
                            layout.pack_part(original, part, {}, nullptr, out);
                        });
-        weight.layout = &layout;
-        weight.planes = {Plane{to, part_bytes}};
+        set_prepared(weight, layout, to.device);
+    }
+
+    // Plans scratch memory, and where batches lie, without a weight or a cache being looked at.
+    std::vector<Fallback> dry_run(const Model& model, const KvCache& kv, int n_rows,
+                                  int n_logit_rows) {
+        mirror_ =
+            cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
+                              model.rope_table, stream_.get());
+        context_.mirror = mirror_.mirror();
+        sampling_ = cuda::SampleMirror(n_logit_rows, stream_.get());
+        context_.sampling = &sampling_;
+        scratch_ = {};
+        std::vector<Fallback> fallbacks;
+        for (RowClass row_class : {RowClass::kPrompt, RowClass::kDecode}) {
+            BatchSize size(n_rows, n_logit_rows, row_class);
+            run(model, kv, size.batch(), &fallbacks);
+        }
+        return fallbacks;
     }
 
     // `planned`: a dry run, which notes its fallbacks there.
@@ -294,7 +371,7 @@ class CudaBackend : public Backend {
         const int64_t n_vocab = model.config.n_vocab;
         const Rows logits{&logits_, 0, DType::kF32, n_logit_rows, n_vocab, n_vocab};
         const auto logit_bytes = static_cast<size_t>(n_logit_rows * n_vocab) * sizeof(float);
-        CHECK(logit_bytes <= logits_.n_bytes());
+        CHECK(planning || logit_bytes <= logits_.n_bytes());
         const Tables& tables = model.tables;
         Step step{tables, tables.ops, tables.stages, model.config, model.rope_table,
                   batch,  scratch_,   pool_,         planning};
@@ -324,6 +401,7 @@ class CudaBackend : public Backend {
     cuda::Context context_;
     cuda::GraphCache graphs_;
     std::optional<cuda::Upload> upload_;
+    std::optional<cuda::WeightStream> stream_of_weights_;
     Buffer arrivals_;
     std::vector<Buffer> weights_;
     std::byte* weights_end_ = nullptr;

@@ -9,6 +9,7 @@
 #include "cuda/row_ops.h"
 #include "cuda/sample.h"
 #include "cuda/tiles.h"
+#include "cuda/weight_stream.h"
 
 namespace ridge {
 namespace {
@@ -21,6 +22,7 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.kernels = caps.kernels;
          add_plain_ops(tables, "plain");
          add_default_bodies(tables);
+         tables.layer.set("plain", layer_with_its_weights);
      }},
     {"matvec",
      "weights in tiles stream once, multiplied in bf16 on tensor units, eight rows at a time",
@@ -60,7 +62,7 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.stages.head.set("fused", head_fused);
      }},
     {"graph", "a decode step captured once for each batch size, replayed for every position",
-     [](Tables& tables, const Caps&) { tables.step.set("graph", step_in_graph); }},
+     [](Tables& tables, const Caps&) { tables.step.set("graph", step_in_graph, unfit_for_graph); }},
 };
 
 }  // namespace

@@ -42,6 +42,7 @@ constexpr int kArrivals = 4096;
 
 class GraphCache;    // cuda/graph.h
 class SampleMirror;  // cuda/sample_mirror.h
+class WeightStream;  // cuda/weight_stream.h
 
 // What kernels need beside their operands: Tables::kernels of this backend.
 struct Context {
@@ -53,7 +54,8 @@ struct Context {
     // [kArrivals] zeros, to which the last block of those that count sets its counter back.
     uint32_t* arrivals = nullptr;
     SampleMirror* sampling = nullptr;
-    GraphCache* graphs = nullptr;  // null: steps are not captured
+    GraphCache* graphs = nullptr;     // null: steps are not captured
+    WeightStream* weights = nullptr;  // of streamed layers; null: there are none
 };
 
 inline const Context& context_of(const Step& s) {

@@ -39,6 +39,10 @@ void GraphCache::clear() {
     entries_.clear();
 }
 
+std::string_view unfit_for_graph(const Step& s, const Weights&, const KvCache&, const Rows&) {
+    return context_of(s).weights == nullptr ? "" : "layers are streamed";
+}
+
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     auto below = [&] { s.tables.step.below("graph", s, w, kv, logits); };
     const bool decode = std::all_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {

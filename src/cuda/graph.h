@@ -34,5 +34,8 @@ class GraphCache {
 // A whole decode step as one graph: captured from the entry below at the second step of its size.
 // Steps with prompt rows go below as they are.
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
+// Steps of streamed layers: copies from the host set their pace.
+std::string_view unfit_for_graph(const Step& s, const Weights& w, const KvCache& kv,
+                                 const Rows& logits);
 
 }  // namespace ridge::cuda

@@ -25,20 +25,26 @@ Upload::~Upload() {
     }
 }
 
-void Upload::parts(std::byte* to, int64_t n_parts, size_t part_bytes,
+void Upload::fill_parts(std::byte* out, int64_t first, int64_t n, size_t part_bytes,
+                        const Fill& fill) {
+    pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; i++) {
+            fill(first + i, out + static_cast<size_t>(i) * part_bytes);
+        }
+    });
+}
+
+void Upload::parts(Destination to, int64_t n_parts, size_t part_bytes,
                    const std::function<void(int64_t part, std::byte* out)>& fill) {
     CHECK(part_bytes > 0 && part_bytes <= kStagingBytes);
+    if (to.host != nullptr) return fill_parts(to.host, 0, n_parts, part_bytes, fill);
     const auto at_once = static_cast<int64_t>(kStagingBytes / part_bytes);
     for (int64_t first = 0; first < n_parts; first += at_once) {
         const int64_t n = std::min(at_once, n_parts - first);
         std::byte* staging = staging_[next_];
         check(cudaEventSynchronize(sent_[next_]), "upload");
-        pool_.parallel_for(n, 1, [&](int64_t begin, int64_t end, int) {
-            for (int64_t i = begin; i < end; i++) {
-                fill(first + i, staging + static_cast<size_t>(i) * part_bytes);
-            }
-        });
-        check(cudaMemcpyAsync(to + static_cast<size_t>(first) * part_bytes, staging,
+        fill_parts(staging, first, n, part_bytes, fill);
+        check(cudaMemcpyAsync(to.device + static_cast<size_t>(first) * part_bytes, staging,
                               static_cast<size_t>(n) * part_bytes, cudaMemcpyHostToDevice, stream_),
               "upload");
         check(cudaEventRecord(sent_[next_], stream_), "upload");
@@ -46,7 +52,7 @@ void Upload::parts(std::byte* to, int64_t n_parts, size_t part_bytes,
     }
 }
 
-void Upload::bytes(std::byte* to, const std::byte* from, size_t n_bytes) {
+void Upload::bytes(Destination to, const std::byte* from, size_t n_bytes) {
     constexpr size_t kPart = size_t{1} << 20;
     const auto n_whole = static_cast<int64_t>(n_bytes / kPart);
     parts(to, n_whole, kPart, [&](int64_t part, std::byte* out) {

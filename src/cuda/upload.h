@@ -10,6 +10,17 @@
 
 namespace ridge::cuda {
 
+// Where a weight goes.
+struct Destination {
+    std::byte* device = nullptr;
+    // Null: it is brought there at once. Else it is left here, in the host's memory.
+    std::byte* host = nullptr;
+
+    Destination operator+(size_t n_bytes) const {
+        return {device + n_bytes, host == nullptr ? nullptr : host + n_bytes};
+    }
+};
+
 // Carries bytes to the device through two pinned buffers in turns: while one is on its way the
 // other is filled, by all threads.
 class Upload {
@@ -22,13 +33,16 @@ class Upload {
 
     // n_parts parts of part_bytes each (at most kStagingBytes), one behind the other at `to`, made
     // by fill(part, out), which threads call at once.
-    void parts(std::byte* to, int64_t n_parts, size_t part_bytes,
+    void parts(Destination to, int64_t n_parts, size_t part_bytes,
                const std::function<void(int64_t part, std::byte* out)>& fill);
     // A run of bytes as it lies in host memory.
-    void bytes(std::byte* to, const std::byte* from, size_t n_bytes);
+    void bytes(Destination to, const std::byte* from, size_t n_bytes);
     void wait();  // until all has arrived
 
   private:
+    using Fill = std::function<void(int64_t part, std::byte* out)>;
+    void fill_parts(std::byte* out, int64_t first, int64_t n, size_t part_bytes, const Fill& fill);
+
     ThreadPool& pool_;
     cudaStream_t stream_;
     std::array<std::byte*, 2> staging_{};

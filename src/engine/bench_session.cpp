@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/checked_math.h"
 #include "base/error.h"
 #include "base/split_mix.h"
 #include "engine/engine_impl.h"
@@ -40,33 +39,20 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
                                                  const Progress& progress,
                                                  std::function<void(double)> on_stage) {
     CHECK(!n_positions.empty() && n_step_rows > 0);
-    OpenOptions small = options;
-    small.n_ctx = 1;  // the engine's own cache, which nothing here uses
-    std::unique_ptr<BenchSession> session(new BenchSession(
-        Engine::open(small, progress), std::move(n_positions), n_step_rows, std::move(on_stage)));
-    Engine::Impl& impl = *session->engine_->impl_;
-    int64_t n_slots = 0;
-    for (int64_t n : session->n_positions_) {
-        session->base_slots_.push_back(n_slots);
+    std::vector<int64_t> base_slots;
+    Capacity capacity;
+    for (int64_t n : n_positions) {
+        base_slots.push_back(capacity.n_slots);
         // A sequence begins on a page of its own.
-        n_slots += (n + kKvPagePositions - 1) / kKvPagePositions * kKvPagePositions;
+        capacity.n_slots += kv_pages_of(n) * kKvPagePositions;
     }
-    auto needed = checked_mul(static_cast<uint64_t>(impl.info.kv_bytes_per_position),
-                              static_cast<uint64_t>(n_slots));
-    const uint64_t available = impl.backend->free_memory_bytes();
-    if (!needed || (available > 0 && *needed > available)) {
-        throw Error("{}: {:.1f} GB needed for a KV cache of {} positions, {:.1f} GB free",
-                    impl.info.device,
-                    1e-9 * static_cast<double>(impl.info.kv_bytes_per_position) *
-                        static_cast<double>(n_slots),
-                    n_slots, 1e-9 * static_cast<double>(available));
-    }
-    session->kv_ =
-        impl.backend->make_kv_cache(impl.model.config, impl.kv.k_dtype, impl.kv.v_dtype, n_slots);
-    int n_sequences = static_cast<int>(session->n_positions_.size());
-    impl.info.fallbacks = impl.backend->plan(impl.model, session->kv_,
-                                             std::max(n_step_rows, n_sequences), n_sequences);
-    impl.info.n_ctx = session->n_positions_.front();
+    capacity.n_logit_rows = static_cast<int>(n_positions.size());
+    capacity.n_step_rows = std::max(n_step_rows, capacity.n_logit_rows);
+    std::unique_ptr<BenchSession> session(
+        new BenchSession(Engine::Impl::open(options, capacity, progress, {}),
+                         std::move(n_positions), n_step_rows, std::move(on_stage)));
+    session->base_slots_ = std::move(base_slots);
+    session->engine_->impl_->info.n_ctx = session->n_positions_.front();
     return session;
 }
 
@@ -93,7 +79,7 @@ std::vector<Sampled> BenchSession::run(const StepRows& rows, double from, double
                 rows.logit_rows,
                 rows.sample_rows,
                 on_stage_ ? &before_stage : nullptr};
-    return std::move(engine_->impl_->step(kv_, batch).sampled);
+    return std::move(engine_->impl_->step(engine_->impl_->kv, batch).sampled);
 }
 
 Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
@@ -169,6 +155,10 @@ std::vector<Token> BenchSession::decode(int n_sequences, int64_t depth, int64_t 
         }
     }
     return rows.tokens;
+}
+
+double BenchSession::measure_link_gbps() {
+    return engine_->impl_->backend->measure_link_gbps();
 }
 
 double BenchSession::measure_read_gbps() {

@@ -44,6 +44,8 @@ class BenchSession {
 
     // The wall that decode stands before: see Backend::measure_read_gbps.
     double measure_read_gbps();
+    // The one that streamed layers stand before: see Backend::measure_link_gbps.
+    double measure_link_gbps();
 
   private:
     struct StepRows;
@@ -62,7 +64,6 @@ class BenchSession {
     int n_step_rows_;
     std::function<void(double)> on_stage_;
     SampleParams greedy_;
-    KvCache kv_;
 };
 
 }  // namespace ridge

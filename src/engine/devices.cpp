@@ -77,15 +77,17 @@ std::optional<int> cuda_index(std::string_view device) {
 
 // The first GPU that can run Ridge, else the CPU.
 OpenedDevice choose_device(const OpenOptions& options) {
-    std::string missing;
+    std::string missing, unusable;
     for (const DeviceInfo& device : find_cuda(missing)) {
-        if (!device.unusable.empty()) {
-            missing = device.name + ": " + device.unusable;
-            continue;
+        if (device.unusable.empty()) {
+            return {open_cuda(options, *cuda_index(device.device)),
+                    fmt::format("--device auto: {}, {}", device.device, device.name)};
         }
-        return {open_cuda(options, *cuda_index(device.device)), device.name};
+        if (!unusable.empty()) continue;
+        unusable = fmt::format("--device auto: cpu, since {}, {}, cannot be used: {}",
+                               device.device, device.name, device.unusable);
     }
-    return {open_cpu(options), missing};
+    return {open_cpu(options), unusable};
 }
 
 }  // namespace

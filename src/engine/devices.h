@@ -13,7 +13,8 @@ namespace ridge {
 // where there is no such device, or it cannot run Ridge.
 struct OpenedDevice {
     std::unique_ptr<Backend> backend;
-    std::string reason;  // why "auto" chose it; empty where it was named
+    // Of how "auto" chose: the GPU, or why there is one that is not used; else empty.
+    std::string reason;
 };
 OpenedDevice open_device(const OpenOptions& options);
 

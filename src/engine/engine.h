@@ -56,16 +56,25 @@ struct OpenOptions {
         "auto";                 // a device's name, or the first GPU that can be used, else the CPU
     std::string cpu_isa;        // cap on the CPU's instruction set: "avx2"; empty: the best it has
     uint64_t memory_bytes = 0;  // that weights and the KV cache may take; 0: what the system has
-    bool no_repack = false;     // weights stay where the file maps them, in place of being packed
-    std::string checkpoint;     // empty: the last of the device's list
-    std::string pre;            // pre-tokenizer, in place of the file's
-    std::string chat_template;  // name of a built-in template, in place of the file's
+    bool stream_weights = false;  // on a device with memory of its own: no layer stays there
+    bool no_repack = false;       // weights stay where the file maps them, in place of being packed
+    std::string checkpoint;       // empty: the last of the device's list
+    std::string pre;              // pre-tokenizer, in place of the file's
+    std::string chat_template;    // name of a built-in template, in place of the file's
     std::string chat_template_file;
     uint64_t synth_seed = 1;
 };
 
 // Called with what is being done and how far it is, 0..1.
 using Progress = std::function<void(std::string_view what, double share)>;
+
+// Layers whose weights come to the device anew in each step.
+struct StreamInfo {
+    int n_layers = 0;           // 0: all weights are in the device's memory
+    int64_t bytes_a_step = 0;   // that come
+    double resident_share = 1;  // of the weights' bytes that are in the device's memory
+    std::string reason;         // why; one line
+};
 
 struct ModelInfo {
     std::string path, name, architecture,
@@ -79,9 +88,11 @@ struct ModelInfo {
     int64_t n_ctx = 0, n_ctx_train = 0;
     int n_threads = 0;
     std::string device, checkpoint;
-    std::string device_reason;        // why "auto" chose the device; empty where it was named
-    std::string isa = "scalar";       // instruction set of the kernels that run
-    std::vector<Fallback> fallbacks;  // where kernels below the checkpoint's run, and why
+    std::string device_reason;  // what is to be told of how "auto" chose the device; or empty
+    StreamInfo stream;
+    std::string isa = "scalar";        // instruction set of the kernels that run
+    std::vector<Fallback> fallbacks;   // where kernels below the checkpoint's run, and why
+    std::string gpu, driver, runtime;  // "NVIDIA H200", "580.159.04", "CUDA 13.0"; or empty
     double load_ms = 0;
 };
 
@@ -182,7 +193,7 @@ class Engine {
                   const EvaluateOptions& options = {});
 
     // Measured now, in some 50 ms: tokens a second at which this machine can read weights and KV at
-    // this depth.
+    // this depth, and bring what is streamed.
     double bound_tok_s(int64_t n_positions);
 
     struct Impl;

@@ -15,6 +15,13 @@ constexpr int64_t kFirstStepRows = 32;  // of the first step of a prompt, and at
 constexpr double kStepMs = 500;         // a prompt step aims at
 constexpr int kMaxStepLogitRows = 16;   // of these, rows that may want logits
 
+// What an engine is opened for, beside its options.
+struct Capacity {
+    // Of the KV cache, however long a context the model was made for; 0: the context's.
+    int64_t n_slots = 0;
+    int n_step_rows = kMaxStepRows, n_logit_rows = kMaxStepLogitRows;  // of a step
+};
+
 struct Engine::Impl {
     std::unique_ptr<ModelFile> file;
     std::optional<Tokenizer> tokenizer;
@@ -29,6 +36,10 @@ struct Engine::Impl {
 
     uint64_t n_sequences = 0;  // made so far
     uint64_t cached = 0;       // id of the sequence that the cache holds
+
+    static std::unique_ptr<Engine> open(const OpenOptions& options, const Capacity& capacity,
+                                        const Progress& progress,
+                                        const std::function<void(const Engine&)>& check);
 
     // Empties the sequence where the cache holds another one by now.
     void claim_cache(Sequence& sequence);

@@ -16,19 +16,48 @@
 namespace ridge {
 namespace {
 
+// How errors call the KV cache.
+std::string cache_text(const Capacity& capacity, int64_t n_slots) {
+    return capacity.n_slots == 0 ? fmt::format("the KV cache at -c {}", n_slots)
+                                 : fmt::format("a KV cache of {} positions", n_slots);
+}
+
 // Checked before anything large is allocated. The weights of a file stay in the page cache, which
 // gives way.
 void check_memory(const Backend& backend, const Config& config, DType k_dtype, DType v_dtype,
-                  int64_t n_ctx) {
+                  const Capacity& capacity, int64_t n_slots) {
     uint64_t available = backend.free_memory_bytes();
     auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
-    std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_ctx));
+    std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_slots));
     if (needed && (available == 0 || *needed <= available)) return;
-    throw Error("{}: {:.1f} GB needed for the KV cache at -c {}, {:.1f} GB free; try -c {}",
-                backend.name(),
-                1e-9 * static_cast<double>(per_position) * static_cast<double>(n_ctx), n_ctx,
-                static_cast<double>(available) * 1e-9,
-                std::max<uint64_t>(1, available / 10 * 9 / per_position));
+    const uint64_t n_fitting = std::max<uint64_t>(1, available / 10 * 9 / per_position);
+    throw Error("{}: {:.1f} GB needed for {}, {:.1f} GB free{}", backend.name(),
+                1e-9 * static_cast<double>(per_position) * static_cast<double>(n_slots),
+                cache_text(capacity, n_slots), static_cast<double>(available) * 1e-9,
+                capacity.n_slots == 0 ? fmt::format("; try -c {}", n_fitting) : std::string());
+}
+
+// What is told of layers that are streamed.
+StreamInfo describe_stream(const OpenOptions& options, const Backend& backend,
+                           const WeightPlacement& placement, uint64_t memory_bytes,
+                           const std::string& cache) {
+    StreamInfo info;
+    info.n_layers = static_cast<int>(placement.streamed.size());
+    if (info.n_layers == 0) return info;
+    info.bytes_a_step = placement.bytes_a_step();
+    const auto weight_bytes =
+        static_cast<double>(placement.resident_bytes + placement.streamed_bytes);
+    info.resident_share = static_cast<double>(placement.resident_bytes) / weight_bytes;
+    const std::string why =
+        options.stream_weights
+            ? std::string("as asked by --stream-weights")
+            : fmt::format("since {:.2f} GB of weights and {} do not fit in {:.2f} GB",
+                          1e-9 * weight_bytes, cache, 1e-9 * static_cast<double>(memory_bytes));
+    info.reason = fmt::format(
+        "{}: {} streamed from the host's memory, {}; {:.0f} % of the weights stay on "
+        "the device",
+        backend.name(), counted(info.n_layers, "layer"), why, 100 * info.resident_share);
+    return info;
 }
 
 // "Q4_K + Q6_K": formats of the matrices, by bytes.
@@ -101,6 +130,9 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
     // Kernels of no instruction set run where the checkpoint takes none.
     info.isa = model.tables.kernels != nullptr ? backend.caps().isa : isa_name(Isa::kScalar);
     info.device = backend.name();
+    DeviceFacts facts = backend.facts();
+    info.gpu = std::move(facts.name), info.driver = std::move(facts.driver);
+    info.runtime = std::move(facts.runtime);
     info.checkpoint =
         options.checkpoint.empty() ? backend.checkpoints().back().name : options.checkpoint;
     return info;
@@ -152,6 +184,12 @@ int64_t choose_context(int64_t n_ctx, const Config& config) {
 
 std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress& progress,
                                      const std::function<void(const Engine&)>& check) {
+    return Impl::open(options, {}, progress, check);
+}
+
+std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Capacity& capacity,
+                                           const Progress& progress,
+                                           const std::function<void(const Engine&)>& check) {
     Timer timer;
     if (options.model.empty()) {
         throw Error(ErrorKind::kUsage,
@@ -165,14 +203,21 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     impl.options = options;
     OpenedDevice device = open_device(options);
     impl.backend = std::move(device.backend);
+    if (options.stream_weights && !impl.backend->can_stream()) {
+        throw Error(
+            ErrorKind::kUsage,
+            "--stream-weights: {} has no memory of its own that layers could be streamed to",
+            impl.backend->name());
+    }
     model.tables =
         resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
 
     // What can be refused is refused by the header, before anything large is made.
     impl.file = std::make_unique<ModelFile>(open_model_header(options.model));
     model.config = read_config(*impl.file);
-    int64_t n_ctx = choose_context(options.n_ctx, model.config);
-    check_memory(*impl.backend, model.config, k_dtype, v_dtype, n_ctx);
+    const int64_t n_ctx =
+        capacity.n_slots > 0 ? capacity.n_slots : choose_context(options.n_ctx, model.config);
+    check_memory(*impl.backend, model.config, k_dtype, v_dtype, capacity, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
     read_tokenizer(options, impl);
     impl.info.path = options.model;
@@ -192,14 +237,22 @@ std::unique_ptr<Engine> Engine::open(const OpenOptions& options, const Progress&
     // is used.
     const uint64_t free_bytes = impl.backend->free_memory_bytes();
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
-    prepare_weights(*impl.file,
-                    {.repack = !options.no_repack,
-                     .in_memory = is_synth(options.model) && impl.backend->name() == "cpu",
-                     .memory_bytes = free_bytes},
-                    impl.kv, *impl.backend, model, progress);
+    const PrepareOptions prepare{
+        .repack = !options.no_repack,
+        .in_memory = is_synth(options.model) && impl.backend->name() == "cpu",
+        .stream = options.stream_weights,
+        .memory_bytes = free_bytes,
+        .step_bytes = impl.backend->step_bytes(
+            model, options.no_repack ? row_major_layout() : *model.tables.matmul_layout, impl.kv,
+            capacity.n_step_rows, capacity.n_logit_rows),
+        .cache = cache_text(capacity, n_ctx)};
+    const WeightPlacement placement =
+        prepare_weights(*impl.file, prepare, impl.kv, *impl.backend, model, progress);
     std::vector<Fallback> fallbacks =
-        impl.backend->plan(model, impl.kv, kMaxStepRows, kMaxStepLogitRows);
+        impl.backend->plan(model, impl.kv, capacity.n_step_rows, capacity.n_logit_rows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    impl.info.stream =
+        describe_stream(options, *impl.backend, placement, free_bytes, prepare.cache);
     impl.info.device_reason = std::move(device.reason);
     impl.info.fallbacks = std::move(fallbacks);
     impl.info.load_ms = timer.elapsed_ms() - check_ms;
@@ -240,7 +293,10 @@ double Engine::bound_tok_s(int64_t n_positions) {
     const ModelInfo& info = impl_->info;
     auto bytes =
         static_cast<double>(info.memory_bytes_per_token + info.kv_bytes_per_position * n_positions);
-    return gbps * 1e9 / bytes;
+    const double of_memory = gbps * 1e9 / bytes;
+    if (info.stream.bytes_a_step == 0) return of_memory;
+    const double link = impl_->backend->measure_link_gbps() * 1e9;
+    return std::min(of_memory, link / static_cast<double>(info.stream.bytes_a_step));
 }
 
 }  // namespace ridge

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/engine.h"
 #include "model/backend.h"
@@ -11,13 +12,18 @@ namespace ridge {
 struct PrepareOptions {
     bool repack = true;         // false: weights stay where the file maps them
     bool in_memory = false;     // the source is memory, too, and is given back weight by weight
-    uint64_t memory_bytes = 0;  // for weights and the KV cache; 0: unknown
+    bool stream = false;        // all layers are streamed, also where they would fit
+    uint64_t memory_bytes = 0;  // for weights, the KV cache and steps; 0: unknown
+    int64_t step_bytes = 0;     // of these for steps
+    std::string cache;          // how errors call the KV cache: "the KV cache at -c 4096"
 };
 
-// Puts the model's weights, as they lie in `file`, where the backend wants them. Those that are
-// packed cannot give way as those in the page cache can, so an Error says when memory will not do,
-// before it is taken: at once, or where sizes depend on what weights hold, once that is known.
-void prepare_weights(const ModelFile& file, const PrepareOptions& options, const KvCache& kv,
-                     Backend& backend, Model& model, const Progress& progress);
+// Puts the model's weights, as they lie in `file`, where the backend wants them, and tells which of
+// them are streamed. Those that are packed cannot give way as those in the page cache can, so an
+// Error says when memory will not do, before it is taken: at once, or where sizes depend on what
+// weights hold, once that is known.
+WeightPlacement prepare_weights(const ModelFile& file, const PrepareOptions& options,
+                                const KvCache& kv, Backend& backend, Model& model,
+                                const Progress& progress);
 
 }  // namespace ridge

@@ -11,6 +11,7 @@
 #include "model/batch.h"
 #include "model/kv_cache.h"
 #include "model/tables.h"
+#include "model/weight_placement.h"
 #include "model/weights.h"
 
 namespace ridge {
@@ -42,6 +43,12 @@ struct PrepareEvents {
     std::function<void(const Tensor& original)> copied;
 };
 
+// What a report of measurements says of a device.
+struct DeviceFacts {
+    std::string name;             // "NVIDIA H200"; empty: the machine's processor
+    std::string driver, runtime;  // versions: "580.159.04", "CUDA 13.0"
+};
+
 // A device that can hold a model and run its steps.
 class Backend {
   public:
@@ -60,12 +67,12 @@ class Backend {
     // The weights in the device's memory and in the wanted layout: the one place where a layout
     // changes. A result may be a view of the given tensor. Vectors (norms, biases) become float32.
     // Several are such as a stage reads side by side, with as many rows each: they are packed part
-    // by part in turns (format/packing.h).
-    virtual void prepare(std::span<Tensor* const> weights, const Layout& layout,
+    // by part in turns (format/packing.h). `layer`: whose they are, -1 of none.
+    virtual void prepare(std::span<Tensor* const> weights, const Layout& layout, int layer,
                          const PrepareEvents& events) = 0;
     Tensor prepare(const Tensor& weight, const Layout& layout) {  // one alone
         Tensor prepared = weight, *weights[] = {&prepared};
-        prepare(weights, layout, {});
+        prepare(weights, layout, -1, {});
         return prepared;
     }
     // Bytes that prepare() will take for a weight at the least: it may be more where they depend on
@@ -73,6 +80,18 @@ class Backend {
     virtual int64_t least_bytes(const Tensor& weight, const Layout& layout) const = 0;
     virtual KvCache make_kv_cache(const Config& config, DType k_dtype, DType v_dtype,
                                   int64_t n_slots) = 0;
+
+    // Whether layers can be streamed. Before the first prepare() of the model's weights, place()
+    // then says which ones are.
+    virtual bool can_stream() const { return false; }
+    virtual void place(const WeightPlacement& placement) { CHECK(placement.streamed.empty()); }
+    // Bytes of the device's memory that plan() will take, and running steps will, beside weights
+    // and cache; 0: not counted. Weights need not have been prepared; `packed` is the layout that
+    // those of matmuls will be in.
+    virtual int64_t step_bytes(const Model& /*model*/, const Layout& /*packed*/,
+                               const KvCache& /*kv*/, int /*n_rows*/, int /*n_logit_rows*/) {
+        return 0;
+    }
 
     // Plans the memory of a step for at most n_rows rows, n_logit_rows of which want logits.
     // Returns which overrides do not run on this model and cache, each once.
@@ -85,6 +104,11 @@ class Backend {
     // Measured rate of reading the weights from memory, in GB/s: the wall that decode stands
     // before.
     virtual double measure_read_gbps(const Model& model) = 0;
+    // Measured rate of bringing streamed layers to the device and doing nothing else, in GB/s; 0
+    // where there are none.
+    virtual double measure_link_gbps() { return 0; }
+
+    virtual DeviceFacts facts() const { return {}; }
 };
 
 }  // namespace ridge

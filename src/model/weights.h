@@ -38,14 +38,16 @@ struct Weights {
 // file, the tensor, the shape found and the one expected. The tensors are views into `file`.
 Weights read_weights(const ModelFile& file, const Config& config);
 
-// Calls visit(tensors) for all weights, in the order in which a step reads them: with those that a
-// stage reads side by side, which is gate and up, or with one alone. tensors: a span of pointers. A
-// tied head is not visited twice.
+// Calls visit(tensors, layer) for all weights, in the order in which a step reads them: with those
+// that a stage reads side by side, which is gate and up, or with one alone. tensors: a span of
+// pointers; layer: whose they are, -1 of those that are no layer's. A tied head is not visited
+// twice.
 template <class WeightsOrConst, class Visit>
 void for_each_side_by_side(WeightsOrConst& weights, bool tied_head, Visit visit) {
+    int layer_index = -1;
     auto visit_all = [&](auto&... tensors) {
         auto pointers = std::array{&tensors...};
-        visit(std::span(pointers));
+        visit(std::span(pointers), layer_index);
     };
     auto visit_if = [&](auto& tensor) {
         if (tensor) visit_all(tensor);
@@ -56,6 +58,7 @@ void for_each_side_by_side(WeightsOrConst& weights, bool tied_head, Visit visit)
     };
     visit_all(weights.embedding);
     for (auto& layer : weights.layers) {
+        layer_index = layer.index;
         visit_all(layer.attn_norm);
         for (auto* linear : {&layer.q, &layer.k, &layer.v}) visit_linear(*linear);
         visit_if(layer.q_norm);
@@ -67,6 +70,7 @@ void for_each_side_by_side(WeightsOrConst& weights, bool tied_head, Visit visit)
         visit_if(layer.up.bias);
         visit_linear(layer.down);
     }
+    layer_index = -1;
     visit_all(weights.output_norm);
     if (!tied_head) visit_linear(weights.head);
 }
@@ -74,9 +78,15 @@ void for_each_side_by_side(WeightsOrConst& weights, bool tied_head, Visit visit)
 // Calls visit(tensor) for every weight, in the same order.
 template <class WeightsOrConst, class Visit>
 void for_each_tensor(WeightsOrConst& weights, bool tied_head, Visit visit) {
-    for_each_side_by_side(weights, tied_head, [&](auto tensors) {
+    for_each_side_by_side(weights, tied_head, [&](auto tensors, int) {
         for (auto* tensor : tensors) visit(*tensor);
     });
+}
+
+// An embedding that is not the head, too, and of which a step reads single rows: it stays as files
+// have it.
+inline bool is_looked_up(const Weights& weights, const Tensor& tensor, bool tied_head) {
+    return &tensor == &weights.embedding && !tied_head;
 }
 
 }  // namespace ridge

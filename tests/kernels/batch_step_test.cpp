@@ -102,11 +102,12 @@ class Runner {
         model_.tables =
             resolve_tables(backend_->checkpoints(), variant.checkpoint, backend_->caps());
         const Layout& layout = variant.repack ? *model_.tables.matmul_layout : row_major_layout();
-        for_each_side_by_side(model_.weights, false, [&](std::span<Tensor* const> tensors) {
+        auto prepare = [&](std::span<Tensor* const> tensors, int layer_index) {
             if (tensors[0]->n_dims == 1) return;
-            if (variant.side_by_side) return backend_->prepare(tensors, layout, {});
+            if (variant.side_by_side) return backend_->prepare(tensors, layout, layer_index, {});
             for (Tensor* tensor : tensors) *tensor = backend_->prepare(*tensor, layout);
-        });
+        };
+        for_each_side_by_side(model_.weights, false, prepare);
         kv_ = backend_->make_kv_cache(model_.config, options.kv, options.kv, 4096);
         backend_->plan(model_, kv_, 512, 8);
     }
