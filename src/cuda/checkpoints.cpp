@@ -6,6 +6,7 @@
 #include "cuda/kv_append.h"
 #include "cuda/matvec.h"
 #include "cuda/plain.h"
+#include "cuda/prefill_attention.h"
 #include "cuda/row_ops.h"
 #include "cuda/sample.h"
 #include "cuda/tiles.h"
@@ -50,6 +51,12 @@ constexpr Checkpoint kCheckpoints[] = {
     {"sample", "tokens drawn on the device, from a list of the most probable",
      [](Tables& tables, const Caps&) {
          tables.ops.sample.set("sample", sample, unfit_for_sample);
+     }},
+    {"prefill_attention",
+     "prompt rows in blocks on tensor units, heads that share K and V packed into them",
+     [](Tables& tables, const Caps&) {
+         tables.ops.attention.set("prefill_attention", prefill_attention,
+                                  unfit_for_prefill_attention);
      }},
     {"fused",
      "norms, residuals and SwiGLU within the products of decode rows; heads' norms, RoPE and the "
