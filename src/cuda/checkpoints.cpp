@@ -2,6 +2,7 @@
 
 #include "cuda/decode_attention.h"
 #include "cuda/fused.h"
+#include "cuda/gemm.h"
 #include "cuda/graph.h"
 #include "cuda/kv_append.h"
 #include "cuda/matvec.h"
@@ -51,6 +52,15 @@ constexpr Checkpoint kCheckpoints[] = {
     {"sample", "tokens drawn on the device, from a list of the most probable",
      [](Tables& tables, const Caps&) {
          tables.ops.sample.set("sample", sample, unfit_for_sample);
+     }},
+    {"gemm",
+     "prompt rows in large tiles on tensor units, codes unpacked once for each; residuals and "
+     "SwiGLU within",
+     [](Tables& tables, const Caps&) {
+         tables.ops.matmul.set("gemm", matmul_by_class, unfit_for_tiles);
+         tables.stages.attn_out.set("gemm", attn_out_of_prompts);
+         tables.stages.ffn_in.set("gemm", ffn_in_of_prompts);
+         tables.stages.ffn_out.set("gemm", ffn_out_of_prompts);
      }},
     {"prefill_attention",
      "prompt rows in blocks on tensor units, heads that share K and V packed into them",

@@ -1,0 +1,322 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/async.cuh"
+#include "cuda/device/block.cuh"
+#include "cuda/device/gemm_codes.cuh"
+#include "cuda/device/gemm_feed.cuh"
+#include "cuda/device/mma.cuh"
+
+namespace ridge::cuda {
+
+// Sums of a warp's rectangle: of each part of weights, with every eight tokens, as mma has them.
+template <class Shape>
+struct GemmSums {
+    static constexpr int kEights = 2 * Shape::kTokenParts;
+    float of[Shape::kWeightParts][kEights][4];
+
+    __device__ void clear() {
+#pragma unroll
+        for (int w = 0; w < Shape::kWeightParts; w++) {
+#pragma unroll
+            for (int j = 0; j < kEights; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) of[w][j][e] = 0;
+            }
+        }
+    }
+};
+
+// What becomes of the sums of a tile. A lane has rows g and g + 8 of each part, of tokens 2 t and
+// 2 t + 1 of every eight: eight lanes store 32 neighbouring bytes of a token.
+template <class Shape>
+class GemmStore {
+  public:
+    __device__ GemmStore(const GemmArgs& a, const GemmTile<Shape>& tile)
+        : a_(a),
+          tile_(tile),
+          first_slot_(warp_of_thread() / Shape::kTokenWarps * Shape::kWeightParts),
+          first_token_((tile.tokens * Shape::kBlockTokenParts +
+                        warp_of_thread() % Shape::kTokenWarps * Shape::kTokenParts) *
+                           kTokensOfPart +
+                       lane_of_thread() % 4 * 2) {}
+
+    __device__ void store(const GemmSums<Shape>& sums) const {
+        switch (a_.epilogue) {
+            case Epilogue::kStore:
+                return store_rows<false>(sums);
+            case Epilogue::kAdd:
+                return store_rows<true>(sums);
+            case Epilogue::kSwiglu:
+                return store_swiglu(sums);
+        }
+    }
+
+  private:
+    static constexpr int kEights = GemmSums<Shape>::kEights;
+
+    // Of the slots of a warp that are of one weight, which are neighbours.
+    template <int n_parts>
+    struct Rows {
+        int n;                   // from the lane's first row on, that exist
+        float bias[n_parts][2];  // of rows g and g + 8
+        float* out;              // of the first row, token 0
+
+        __device__ Rows(const GemmArgs& a, const WeightPart& first, bool stored) {
+            const GemmWeight& weight = a.weights[first.weight];
+            const int row = first.part * kTileRows + lane_of_thread() / 4;
+            n = weight.n_rows - row;
+            out = stored ? a.out + weight.column + row : nullptr;
+#pragma unroll
+            for (int w = 0; w < n_parts; w++) {
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const bool exists = offset(w, h) < n && weight.bias != nullptr;
+                    bias[w][h] = exists ? weight.bias[row + offset(w, h)] : 0;
+                }
+            }
+        }
+        __device__ static constexpr int offset(int w, int h) {
+            return kTileRows * w + 8 * h;
+        }
+    };
+
+    template <bool kAdds>
+    __device__ void store_rows(const GemmSums<Shape>& sums) const {
+        constexpr int kParts = Shape::kWeightParts;
+        const Rows<kParts> rows(a_, tile_.part(a_, first_slot_), true);
+#pragma unroll
+        for (int j = 0; j < kEights; j++) {
+            const int token = first_token_ + 8 * j;
+            float* out = rows.out + token * a_.out_stride;
+            float before[kParts][4] = {};
+            if constexpr (kAdds) {
+#pragma unroll
+                for (int w = 0; w < kParts; w++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int at = rows.offset(w, e / 2);
+                        if (at < rows.n && token + e % 2 < a_.n_tokens) {
+                            before[w][e] = out[e % 2 * a_.out_stride + at];
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int w = 0; w < kParts; w++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int at = rows.offset(w, e / 2);
+                    if (at < rows.n && token + e % 2 < a_.n_tokens) {
+                        const float p = sums.of[w][j][e] + rows.bias[w][e / 2];
+                        out[e % 2 * a_.out_stride + at] = kAdds ? before[w][e] + p : p;
+                    }
+                }
+            }
+        }
+    }
+
+    __device__ void store_swiglu(const GemmSums<Shape>& sums) const {
+        constexpr int kHalf = Shape::kWeightParts / 2;
+        const Rows<kHalf> gate(a_, tile_.part(a_, first_slot_), true);
+        const Rows<kHalf> up(a_, tile_.part(a_, first_slot_ + kHalf), false);
+#pragma unroll
+        for (int j = 0; j < kEights; j++) {
+            const int token = first_token_ + 8 * j;
+            float* out = gate.out + token * a_.out_stride;
+#pragma unroll
+            for (int w = 0; w < kHalf; w++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int at = gate.offset(w, e / 2);
+                    if (at < gate.n && token + e % 2 < a_.n_tokens) {
+                        const float g = sums.of[w][j][e] + gate.bias[w][e / 2];
+                        const float u = sums.of[kHalf + w][j][e] + up.bias[w][e / 2];
+                        out[e % 2 * a_.out_stride + at] = g / (1 + __expf(-g)) * u;
+                    }
+                }
+            }
+        }
+    }
+
+    const GemmArgs& a_;
+    const GemmTile<Shape>& tile_;
+    const int first_slot_, first_token_;
+};
+
+// gemm: p[i, j] = sum_k x[i, k] w[j, k] + bias[j], for any number of rows i; what becomes of p:
+//   Epilogue
+//
+//   x as bf16 parts of tokens (device/gemm_feed.cuh); w in tiles, its elements rounded to bf16
+//   where the format has more than that; sums f32, of one accumulator for each element, along k in
+//   order; out f32.
+//
+// A block takes tiles of the product in turns, and in each of them a step for each chunk of 64
+// elements along k. Chunks are fetched kStages - 1 steps ahead, on from one tile to the next. Codes
+// are unpacked once for the block, by each warp one part, to operands of bf16: those of the next
+// step between the products of this one, so that tensor units and the others work at the same time;
+// codes are fetched one step sooner for that. Operands lie as lanes hold them, 16 bytes of each for
+// an mma, and are read once for kWeightParts by kTokenParts parts.
+//
+// Bytes: weights once for every eight tiles of tokens, tokens once for each tile of weights (from
+// the second cache). Flops: 2 n_rows d_in d_out.
+template <Codes codes, class Shape>
+class GemmBlock {
+  public:
+    __device__ GemmBlock(const GemmArgs& a, uint8_t* shared)
+        : a_(a), shared_(shared), room_(a.geometry), feed_(a, shared) {}
+
+    __device__ void run() {
+        feed_.fetch_weights();
+        if constexpr (kUnpacks) commit_copies();
+        wait_for_previous_kernel();  // weights are nobody's product; tokens are
+        let_next_kernel_start();
+        for (int i = 0; i + 1 < kStages; i++) {
+            if (kUnpacks || i > 0) feed_.fetch_weights();
+            feed_.fetch_tokens();
+            commit_copies();
+        }
+        if constexpr (kUnpacks) {
+            wait_for_copies<kStages - 1>();
+            __syncwarp();  // a warp unpacks what its own lanes fetched
+            const Unpacker<codes> unpacker(a_.geometry, fetched_part(0), scales());
+#pragma unroll
+            for (int mma = 0; mma < 4; mma++) unpack(unpacker, mma, 0);
+        }
+        const int n_tiles = a_.n_weight_tiles * a_.n_token_tiles;
+        for (int tile = static_cast<int>(blockIdx.x); tile < n_tiles;
+             tile += static_cast<int>(gridDim.x)) {
+            GemmSums<Shape> sums;
+            sums.clear();
+            multiply_tile(sums);
+            GemmStore<Shape>(a_, GemmTile<Shape>(a_, tile)).store(sums);
+        }
+    }
+
+  private:
+    static constexpr bool kUnpacks = codes != Codes::kBF16;
+    static constexpr int kStages = Shape::kStages;
+
+    struct Operands {
+        uint4 weights[Shape::kWeightParts], tokens[Shape::kTokenParts];
+    };
+
+    // To the next step: all that it needs is there, and what the one before it used is free.
+    __device__ void turn() {
+        wait_for_copies<kStages - 2>();
+        // What the others fetched and unpacked is there, too, and they have read the operands of
+        // the step before.
+        __syncthreads();
+        feed_.fetch_weights();
+        feed_.fetch_tokens();
+        commit_copies();
+        slot_ = next_slot_, next_slot_ = next_slot_ + 1 == kStages ? 0 : next_slot_ + 1;
+        parity_ ^= 1;
+    }
+
+    __device__ void multiply_tile(GemmSums<Shape>& sums) {
+        Operands operands[2];
+        turn();
+        load(0, operands[0]);
+        for (int left = a_.geometry.n_chunks; left > 0; left--) {
+            if constexpr (kUnpacks) {
+                const Unpacker<codes> unpacker(a_.geometry, fetched_part(next_slot_), scales());
+                load(1, operands[1]);
+                multiply(operands[0], sums, [&] { unpack(unpacker, 0, parity_ ^ 1); });
+                load(2, operands[0]);
+                multiply(operands[1], sums, [&] { unpack(unpacker, 1, parity_ ^ 1); });
+                load(3, operands[1]);
+                multiply(operands[0], sums, [&] {
+                    unpack(unpacker, 2, parity_ ^ 1);
+                    unpack(unpacker, 3, parity_ ^ 1);
+                });
+            } else {
+                load(1, operands[1]);
+                multiply(operands[0], sums, [] {});
+                load(2, operands[0]);
+                multiply(operands[1], sums, [] {});
+                load(3, operands[1]);
+                multiply(operands[0], sums, [] {});
+            }
+            if (left > 1) {
+                turn();
+                load(0, operands[0]);
+            }
+            multiply(operands[1], sums, [] {});
+        }
+    }
+
+    // Of the sixteen elements that mma `mma` of a step's chunk multiplies.
+    __device__ void load(int mma, Operands& to) const {
+        const int at = 512 * mma + 16 * lane_of_thread(), warp = warp_of_thread();
+        const uint8_t* weights =
+            kUnpacks ? shared_ + room_.unpacked + parity_ * GemmShared<Shape>::kUnpackedBytes
+                     : shared_ + room_.weights + slot_ * Shape::kBlockWeightParts * kOperandBytes;
+        weights += warp / Shape::kTokenWarps * Shape::kWeightParts * kOperandBytes + at;
+        const uint8_t* tokens =
+            shared_ +
+            (slot_ * Shape::kBlockTokenParts + warp % Shape::kTokenWarps * Shape::kTokenParts) *
+                kOperandBytes +
+            at;
+#pragma unroll
+        for (int p = 0; p < Shape::kTokenParts; p++) {
+            to.tokens[p] = *reinterpret_cast<const uint4*>(tokens + p * kOperandBytes);
+        }
+#pragma unroll
+        for (int p = 0; p < Shape::kWeightParts; p++) {
+            to.weights[p] = *reinterpret_cast<const uint4*>(weights + p * kOperandBytes);
+        }
+    }
+
+    // `beside` is work for the other units, which lies behind the first products.
+    template <class Beside>
+    __device__ static void multiply(const Operands& from, GemmSums<Shape>& sums, Beside beside) {
+#pragma unroll
+        for (int w = 0; w < Shape::kWeightParts; w++) {
+            const uint4& words = from.weights[w];
+            const uint32_t a[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+            for (int p = 0; p < Shape::kTokenParts; p++) {
+                const uint4& tokens = from.tokens[p];
+                const uint32_t first[2] = {tokens.x, tokens.y}, second[2] = {tokens.z, tokens.w};
+                mma_bf16(sums.of[w][2 * p], a, first);
+                mma_bf16(sums.of[w][2 * p + 1], a, second);
+            }
+            if (w == 0) beside();
+        }
+    }
+
+    __device__ ScaleAdd* scales() const {
+        return reinterpret_cast<ScaleAdd*>(shared_ + room_.scales +
+                                           warp_of_thread() * GemmShared<Shape>::kScaleBytes);
+    }
+    __device__ const uint8_t* fetched_part(int slot) const {
+        return shared_ + room_.weights +
+               (slot * Shape::kBlockWeightParts + warp_of_thread()) *
+                   chunk_plan(a_.geometry).n_bytes;
+    }
+    __device__ void unpack(const Unpacker<codes>& unpacker, int mma, int room) const {
+        uint8_t* to = shared_ + room_.unpacked + room * GemmShared<Shape>::kUnpackedBytes +
+                      warp_of_thread() * kOperandBytes + 512 * mma;
+        reinterpret_cast<uint4*>(to)[lane_of_thread()] =
+            make_uint4(unpacker.word(mma, 0), unpacker.word(mma, 1), unpacker.word(mma, 2),
+                       unpacker.word(mma, 3));
+    }
+
+    const GemmArgs& a_;
+    uint8_t* const shared_;
+    const GemmShared<Shape> room_;
+    GemmFeed<codes, Shape> feed_;
+    int slot_ = 0, next_slot_ = 0;  // of the rings: of this step, and of the next
+    int parity_ = 1;                // the room of unpacked weights of this step
+};
+
+template <Codes codes, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksAnSm)
+    gemm_kernel(const __grid_constant__ GemmArgs a) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    GemmBlock<codes, Shape>(a, shared).run();
+}
+
+}  // namespace ridge::cuda
