@@ -220,6 +220,19 @@ std::string cpu_name() {
     return "unknown CPU";
 }
 
+// The first word of the driver's line that is numbers with dots between: "NVRM version: NVIDIA UNIX
+// x86_64 Kernel Module  580.159.04  Tue ...".
+std::string nvidia_driver_version() {
+    std::ifstream file("/proc/driver/nvidia/version");
+    for (std::string word; file >> word;) {
+        if (word.find('.') != std::string::npos &&
+            word.find_first_not_of("0123456789.") == std::string::npos) {
+            return word;
+        }
+    }
+    return {};
+}
+
 std::string os_name() {
     utsname name = {};
     if (uname(&name) != 0) return "unknown system";

@@ -15,7 +15,8 @@ uint64_t available_memory_bytes();  // what can be had without swapping, within 
 uint64_t peak_memory_bytes();       // highest resident memory of this process so far
 uint64_t resident_memory_bytes();
 std::string cpu_name();
-std::string os_name();  // "Linux 6.1.0-18-amd64 x86_64"
+std::string nvidia_driver_version();  // "580.159.04"; empty where there is none, or it is unknown
+std::string os_name();                // "Linux 6.1.0-18-amd64 x86_64"
 
 // CPUs (hyperthreads count) that this process may use at a time: those of its affinity, no more
 // than the time that its cgroups allow (rounded down), at least 1.

@@ -8,13 +8,13 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "cuda/check.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
 #include "cuda/graph.h"
 #include "cuda/memory.h"
 #include "cuda/mirror.h"
+#include "cuda/probe.h"
 #include "cuda/read_wall.h"
 #include "cuda/sample_mirror.h"
 #include "cuda/tiles.h"
@@ -28,31 +28,6 @@ namespace {
 
 using cuda::check;
 using cuda::Destination;
-
-constexpr int kLeastCapability = 80;
-
-CudaDevice describe_device(int index) {
-    CudaDevice device;
-    device.index = index;
-    cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, index), "properties of a device");
-    device.name = properties.name;
-    device.capability = 10 * properties.major + properties.minor;
-    device.n_sms = properties.multiProcessorCount;
-    device.memory_bytes = properties.totalGlobalMem;
-    if (device.capability < kLeastCapability) {
-        device.unusable =
-            fmt::format("compute capability {}.{}, expected {}.{} or higher", properties.major,
-                        properties.minor, kLeastCapability / 10, kLeastCapability % 10);
-        return device;
-    }
-    size_t free = 0, total = 0;
-    if (cudaSetDevice(index) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) {
-        device.unusable = cudaGetErrorString(cudaGetLastError());
-    }
-    device.free_bytes = free;
-    return device;
-}
 
 class Stream {
   public:
@@ -74,6 +49,7 @@ class CudaBackend : public Backend {
         : device_(std::move(device)),
           name_(fmt::format("cuda:{}", options.device)),
           memory_limit_(options.memory_bytes),
+          fault_(options.fault),
           pool_(options.threads),
           stream_(options.device) {
         context_.stream = stream_.get(), context_.graphs = &graphs_;
@@ -92,6 +68,7 @@ class CudaBackend : public Backend {
     std::string_view name() const override { return name_; }
     std::span<const Checkpoint> checkpoints() const override { return cuda_checkpoints(); }
     Caps caps() const override { return {pool_.size(), &context_, "cuda"}; }
+    DeviceFacts facts() const override { return cuda_facts(device_); }
 
     uint64_t free_memory_bytes() const override {
         use();
@@ -105,7 +82,7 @@ class CudaBackend : public Backend {
         if (n_bytes == 0) return {};
         const uint64_t free = free_memory_bytes();
         void* data = nullptr;
-        if (n_bytes > free || cudaMalloc(&data, n_bytes) != cudaSuccess) {
+        if (n_bytes > free || malloc(&data, n_bytes) != cudaSuccess) {
             cudaGetLastError();
             throw Error(
                 "{}: no memory for {:.3f} GB, {:.3f} GB free; try a smaller -c, or a model "
@@ -206,6 +183,9 @@ class CudaBackend : public Backend {
 
     Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
         use();
+        if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
+            cuda::lose_device(stream_.get());
+        }
         mirror_.send(batch, stream_.get());
         result_ = run(model, kv, batch);
         return {++n_steps_};
@@ -238,6 +218,12 @@ class CudaBackend : public Backend {
     // The runtime's calls go to the calling thread's device.
     void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
 
+    cudaError_t malloc(void** data, size_t n_bytes) {
+        if (fault_.kind == Fault::kFull && n_allocations_++ >= fault_.after) {
+            return cudaErrorMemoryAllocation;
+        }
+        return cudaMalloc(data, n_bytes);
+    }
     // Of so much free memory, what may be taken. Never 0, which would mean that it is unknown.
     uint64_t within_limit(uint64_t free) const {
         if (memory_limit_ > 0) {
@@ -395,6 +381,8 @@ class CudaBackend : public Backend {
     const CudaDevice device_;
     const std::string name_;
     const uint64_t memory_limit_;
+    const Fault fault_;
+    int64_t n_allocations_ = 0;
     uint64_t used_bytes_ = 0;
     ThreadPool pool_;
     Stream stream_;
@@ -416,41 +404,8 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-// Of devices that the driver shows; `missing` says why there are none.
-static int count_devices(std::string& missing) {
-    int n = 0;
-    const cudaError_t status = cudaGetDeviceCount(&n);
-    if (status != cudaSuccess) {
-        cudaGetLastError();
-        missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
-                                                        : cudaGetErrorString(status);
-        return 0;
-    }
-    if (n == 0) missing = "no GPU";
-    return n;
-}
-
-CudaDevices find_cuda_devices() {
-    CudaDevices found;
-    const int n = count_devices(found.missing);
-    for (int i = 0; i < n; i++) found.devices.push_back(describe_device(i));
-    return found;
-}
-
-// Looks at no other device: that alone takes time, and some of its memory.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-    std::string missing;
-    const int n = count_devices(missing);
-    if (n == 0) throw Error("cuda:{}: {}", options.device, missing);
-    if (options.device < 0 || options.device >= n) {
-        throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {}", options.device,
-                    counted(n, "GPU"));
-    }
-    CudaDevice device = describe_device(options.device);
-    if (!device.unusable.empty()) {
-        throw Error("cuda:{}: {}: {}", options.device, device.name, device.unusable);
-    }
-    return std::make_unique<CudaBackend>(std::move(device), options);
+    return std::make_unique<CudaBackend>(open_cuda_device(options.device, options.fault), options);
 }
 
 }  // namespace ridge

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cuda/fault.h"
 #include "model/backend.h"
 
 namespace ridge {
@@ -14,6 +15,7 @@ struct CudaOptions {
     int device = 0;             // as the driver counts them
     uint64_t memory_bytes = 0;  // of the device's memory that may be used; 0: all that is free
     ThreadPoolOptions threads;  // that pack weights on their way to the device
+    Fault fault = fault_from_environment();
 };
 
 struct CudaDevice {
@@ -30,9 +32,13 @@ struct CudaDevices {
     std::vector<CudaDevice> devices;
     std::string missing;  // why there are none: no driver, no GPU; empty where there are some
 };
-CudaDevices find_cuda_devices();
+CudaDevices find_cuda_devices(const Fault& fault = fault_from_environment());
 
-// One GPU. Error where it is not there, or cannot run Ridge's kernels.
+// One of them. Error where it is not there, or cannot run Ridge's kernels.
+CudaDevice open_cuda_device(int index, const Fault& fault);
+DeviceFacts cuda_facts(const CudaDevice& device);
+
+// One GPU. Errors as of open_cuda_device.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace ridge

@@ -2,9 +2,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
 #include <string_view>
 
 namespace ridge::cuda {
+
+// "out of memory (cudaErrorMemoryAllocation)"
+std::string error_text(cudaError_t status);
 
 // Throws Error "cuda: WHAT: what the runtime says" where `status` is not success.
 void check(cudaError_t status, std::string_view what);

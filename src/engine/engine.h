@@ -90,7 +90,9 @@ struct ModelInfo {
     std::string device, checkpoint;
     std::string device_reason;  // what is to be told of how "auto" chose the device; or empty
     StreamInfo stream;
-    std::string isa = "scalar";        // instruction set of the kernels that run
+    int64_t device_bytes = 0;    // of its own memory, what weights, cache and steps take; 0: the
+                                 // device has none
+    std::string isa = "scalar";  // instruction set of the kernels that run
     std::vector<Fallback> fallbacks;   // where kernels below the checkpoint's run, and why
     std::string gpu, driver, runtime;  // "NVIDIA H200", "580.159.04", "CUDA 13.0"; or empty
     double load_ms = 0;

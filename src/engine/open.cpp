@@ -251,6 +251,10 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
     std::vector<Fallback> fallbacks =
         impl.backend->plan(model, impl.kv, capacity.n_step_rows, capacity.n_logit_rows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    if (impl.backend->can_stream()) {
+        impl.info.device_bytes =
+            placement.device_bytes() + prepare.step_bytes + static_cast<int64_t>(impl.kv.n_bytes());
+    }
     impl.info.stream =
         describe_stream(options, *impl.backend, placement, free_bytes, prepare.cache);
     impl.info.device_reason = std::move(device.reason);

@@ -228,6 +228,12 @@ TEST(Run, refuses_what_is_no_model) {
     }
 }
 
+TEST(Run, has_no_device_to_stream_weights_to_on_the_cpu) {
+    Arguments arguments = {"run", "-m", tiny_model(), "-p", "x", "--device", "cpu"};
+    expect_error(with(arguments, {"--stream-weights"}), 2,
+                 "--stream-weights: cpu has no memory of its own");
+}
+
 TEST(Run, names_the_file_of_a_prompt_that_is_not_utf8) {
     std::string path = write_scratch("latin1.txt", "caf\xe9 noir");
     expect_error({"run", "-m", tiny_model(), "-f", path}, 1, "latin1.txt: the text is not UTF-8");

@@ -1,0 +1,127 @@
+#include <cuda_runtime_api.h>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "cuda/backend.h"
+#include "cuda/check.h"
+#include "cuda/probe.h"
+
+namespace ridge {
+namespace {
+
+using cuda::check;
+
+constexpr int kLeastCapability = 80;
+
+std::string capability_text(int capability) {
+    return fmt::format("{}.{}", capability / 10, capability % 10);
+}
+
+// Devices that the driver shows; `missing` says why there are none.
+int count_devices(const Fault& fault, std::string& missing) {
+    int n = 1;
+    cudaError_t status = cudaSuccess;
+    switch (fault.kind) {
+        case Fault::kNoDriver:
+            status = cudaErrorInsufficientDriver;
+            break;
+        case Fault::kNoGpu:
+            status = cudaErrorNoDevice;
+            break;
+        case Fault::kTooOld:
+        case Fault::kNoContext:
+            break;
+        default:
+            status = cudaGetDeviceCount(&n);
+    }
+    if (status == cudaSuccess && n > 0) return n;
+    cudaGetLastError();
+    missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
+              : status == cudaErrorNoDevice || status == cudaSuccess
+                  ? "no GPU that the driver shows"
+                  : cuda::error_text(status);
+    return 0;
+}
+
+// What can be said of a device before anything is set up on it.
+CudaDevice look_at_device(int index, const Fault& fault) {
+    CudaDevice device;
+    device.index = index;
+    if (fault.kind == Fault::kTooOld || fault.kind == Fault::kNoContext) {
+        device.name = "a GPU made up for tests";
+        device.capability = fault.kind == Fault::kTooOld ? 75 : 90;
+        return device;
+    }
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, index), "properties of a device");
+    device.name = properties.name;
+    device.capability = 10 * properties.major + properties.minor;
+    device.n_sms = properties.multiProcessorCount;
+    device.memory_bytes = properties.totalGlobalMem;
+    return device;
+}
+
+// Sets the driver's own things up on it, which takes some of its memory.
+cudaError_t enter_device(CudaDevice& device, const Fault& fault) {
+    if (fault.kind == Fault::kNoContext) return cudaErrorMemoryAllocation;
+    if (cudaError_t status = cudaSetDevice(device.index); status != cudaSuccess) return status;
+    size_t free = 0, total = 0;
+    if (cudaError_t status = cudaMemGetInfo(&free, &total); status != cudaSuccess) return status;
+    device.free_bytes = free;
+    return cudaSuccess;
+}
+
+CudaDevice describe_device(int index, const Fault& fault) {
+    CudaDevice device = look_at_device(index, fault);
+    if (device.capability < kLeastCapability) {
+        device.unusable =
+            fmt::format("compute capability {}, expected {} or higher",
+                        capability_text(device.capability), capability_text(kLeastCapability));
+        return device;
+    }
+    const cudaError_t status = enter_device(device, fault);
+    if (status == cudaErrorMemoryAllocation) {
+        device.unusable = "its memory is full";
+    } else if (status != cudaSuccess) {
+        device.unusable = cuda::error_text(status);
+    } else if (!cuda::has_kernels_for_device()) {
+        device.unusable = fmt::format("this build has no kernels for compute capability {}",
+                                      capability_text(device.capability));
+    }
+    cudaGetLastError();
+    return device;
+}
+
+}  // namespace
+
+CudaDevices find_cuda_devices(const Fault& fault) {
+    CudaDevices found;
+    const int n = count_devices(fault, found.missing);
+    for (int i = 0; i < n; i++) found.devices.push_back(describe_device(i, fault));
+    return found;
+}
+
+// Looks at no other device: that alone takes time, and some of its memory.
+CudaDevice open_cuda_device(int index, const Fault& fault) {
+    std::string missing;
+    const int n = count_devices(fault, missing);
+    if (n == 0) throw Error("cuda:{}: {}", index, missing);
+    if (index < 0 || index >= n) {
+        throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {}", index, counted(n, "GPU"));
+    }
+    CudaDevice device = describe_device(index, fault);
+    if (!device.unusable.empty()) {
+        throw Error("cuda:{}: {}: {}", index, device.name, device.unusable);
+    }
+    return device;
+}
+
+DeviceFacts cuda_facts(const CudaDevice& device) {
+    int runtime = 0;
+    check(cudaRuntimeGetVersion(&runtime), "version of the runtime");
+    return {device.name, nvidia_driver_version(),
+            fmt::format("CUDA {}.{}", runtime / 1000, runtime % 1000 / 10)};
+}
+
+}  // namespace ridge

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "cli/checks.h"
+#include "cli/program.h"
+
+namespace ridge::cli {
+namespace {
+
+// Devices that tests make up, with RIDGE_CUDA_FAULT. No GPU is needed.
+class CudaDevices : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (run({"devices"}).out.find("no CUDA backend") != std::string::npos) {
+            expect_error(on("cuda:0"), 2,
+                         "--device cuda:0: this build of Ridge has no CUDA backend");
+            GTEST_SKIP() << "built without CUDA";
+        }
+    }
+    static Arguments on(const std::string& device) {
+        return {"run",      "-m",     "synth:tiny-llama3:Q8_0",
+                "--ids",    "1,2",    "-n",
+                "4",        "--json", "--greedy",
+                "--device", device};
+    }
+    static Setting with_fault(const std::string& fault) {
+        Setting setting;
+        setting.environment["RIDGE_CUDA_FAULT"] = fault;
+        return setting;
+    }
+};
+
+TEST_F(CudaDevices, what_hinders_one_is_one_line) {
+    expect_error(on("cuda:0"), 1, "cuda:0: no NVIDIA driver", with_fault("no-driver"));
+    expect_error(on("cuda:0"), 1, "cuda:0: no GPU", with_fault("no-gpu"));
+    expect_error(on("cuda:0"), 1, "compute capability 7.5, expected 8.0 or higher",
+                 with_fault("too-old"));
+    expect_error(on("cuda:0"), 1, "its memory is full", with_fault("full"));
+    expect_error(on("cuda:1"), 2, "cuda:1: this machine has 1 GPU", with_fault("full"));
+    expect_error(on("cuda:0"), 2, "RIDGE_CUDA_FAULT \"smoke\"", with_fault("smoke"));
+}
+
+TEST_F(CudaDevices, the_cpu_runs_beside_one_that_cannot_be_used) {
+    const std::string want = run(on("cpu")).out;
+    for (const char* fault : {"no-driver", "no-gpu", "too-old", "full"}) {
+        SCOPED_TRACE(fault);
+        const Result named = run(on("cpu"), with_fault(fault));
+        EXPECT_EQ(named.status, 0);
+        EXPECT_EQ(named.out, want);
+        EXPECT_EQ(named.err.find("cuda"), std::string::npos) << named.err;
+        EXPECT_EQ(run(on("auto"), with_fault(fault)).out, want);
+    }
+}
+
+TEST_F(CudaDevices, auto_says_why_there_is_a_gpu_that_it_does_not_take) {
+    const Result too_old = run(on("auto"), with_fault("too-old"));
+    EXPECT_NE(too_old.err.find("ridge: --device auto: cpu, since cuda:0, "), std::string::npos)
+        << too_old.err;
+    EXPECT_EQ(run(on("auto"), with_fault("no-gpu")).err.find("--device auto"), std::string::npos);
+    const Result quiet = run(with(on("auto"), {"-q"}), with_fault("too-old"));
+    EXPECT_EQ(quiet.err, "");
+}
+
+TEST_F(CudaDevices, are_listed_with_what_hinders_them) {
+    const Result listed = run({"devices"}, with_fault("too-old"));
+    EXPECT_EQ(listed.status, 0);
+    EXPECT_NE(listed.out.find("cuda:0   a GPU made up for tests: compute capability 7.5"),
+              std::string::npos)
+        << listed.out;
+}
+
+}  // namespace
+}  // namespace ridge::cli
