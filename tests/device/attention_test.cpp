@@ -71,6 +71,8 @@ std::vector<CaseSequence> company() {
     sequences.push_back({3000, 1, RowClass::kDecode, 50});
     sequences.push_back({8200, 1, RowClass::kDecode, 51});
     sequences.push_back({600, 4, RowClass::kDecode, 52});
+    sequences.push_back({2300, 130, RowClass::kPrompt, 53});
+    sequences.push_back({70, 70, RowClass::kPrompt, 54});
     return sequences;
 }
 
@@ -104,6 +106,58 @@ TEST(Attention, a_sequence_attends_alone_as_among_others) {
     }
 }
 
+struct Piece {
+    int64_t first;
+    int32_t n_rows;
+};
+
+// Of n_ctx rows: all in pieces of 512, some in less, about where the sums of positions are cut.
+std::vector<Piece> pieces(int64_t n_ctx) {
+    std::vector<Piece> all;
+    const auto add = [&](int64_t first, int64_t n_rows) {
+        all.push_back({first, static_cast<int32_t>(std::min(n_rows, n_ctx - first))});
+    };
+    for (int64_t first = 0; first < n_ctx; first += 512) add(first, 512);
+    for (int64_t first = 0; first < n_ctx; first += 5 * 64) add(first, 64);
+    for (int64_t first : {0, 17, 1003, 1020, 1037, 2033, 2050}) add(first, 17);
+    for (int64_t first : {0, 1, 63, 64, 65, 1023, 1024, 1500, 2047, 2048}) add(first, 1);
+    return all;
+}
+
+// Whole, blocks of threads take all positions of their rows; in small pieces, some of them each.
+TEST(Attention, a_prompt_attends_alike_wherever_it_is_cut) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    struct Kind {
+        int d_head;
+        DType k_dtype, v_dtype;
+    };
+    constexpr Kind kKinds[] = {{64, DType::kF16, DType::kF16},
+                               {128, DType::kF16, DType::kF16},
+                               {64, DType::kBF16, DType::kBF16},
+                               {128, DType::kQ8_0, DType::kQ8_0},
+                               {96, DType::kQ8_0, DType::kF32}};
+    const int64_t n_ctx = 2200;
+    for (const NamedTables& checkpoint : attention_checkpoints(cuda.caps)) {
+        if (checkpoint.name == "plain") continue;
+        for (const Kind& kind : kKinds) {
+            auto run = [&](int64_t end, int32_t n_rows) {
+                return run_case(attention_of({{end, n_rows, RowClass::kPrompt, 1}}, 8, kind.d_head,
+                                             kind.k_dtype, kind.v_dtype, true),
+                                test_seed(), checkpoint.tables, pool, cuda.device.get());
+            };
+            const Outputs whole = run(n_ctx, n_ctx);
+            for (const Piece& piece : pieces(n_ctx)) {
+                SCOPED_TRACE(fmt::format("{} rows from {}, d_head {}, checkpoint {}, RIDGE_SEED={}",
+                                         piece.n_rows, piece.first, kind.d_head, checkpoint.name,
+                                         test_seed()));
+                const Outputs alone = run(piece.first + piece.n_rows, piece.n_rows);
+                expect_same_rows(alone, 0, whole, piece.first, piece.n_rows);
+            }
+        }
+    }
+}
+
 // What a position holds is nothing to the rows before it, be it no number: the same bits come out.
 // Those from it on have what the reference has.
 TEST(Attention, rows_do_not_see_later_positions) {
@@ -112,8 +166,9 @@ TEST(Attention, rows_do_not_see_later_positions) {
     Tables ref_tables;
     ref::add_ref_ops(ref_tables, "ref");
     const RowClass decode = RowClass::kDecode, prompt = RowClass::kPrompt;
-    const std::vector<CaseSequence> sequences = {
-        {130, 70, decode, 1}, {110, 9, prompt, 2}, {65, 5, decode, 3}, {600, 100, decode, 4}};
+    const std::vector<CaseSequence> sequences = {{130, 70, decode, 1},  {110, 9, prompt, 2},
+                                                 {65, 5, decode, 3},    {600, 100, decode, 4},
+                                                 {140, 140, prompt, 5}, {520, 90, prompt, 6}};
     for (DType dtype : {DType::kF16, DType::kF32, DType::kBF16}) {
         for (int64_t position : {0, 31, 32, 64, 105, 129, 300, 511}) {
             Case finite_case =
