@@ -15,6 +15,7 @@
 #include "cuda/memory.h"
 #include "cuda/mirror.h"
 #include "cuda/probe.h"
+#include "cuda/ranges.h"
 #include "cuda/read_wall.h"
 #include "cuda/sample_mirror.h"
 #include "cuda/tiles.h"
@@ -186,6 +187,7 @@ class CudaBackend : public Backend {
         if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
             cuda::lose_device(stream_.get());
         }
+        const cuda::Range range("step, rows:", batch.n_rows());
         mirror_.send(batch, stream_.get());
         result_ = run(model, kv, batch);
         return {++n_steps_};
@@ -367,6 +369,7 @@ class CudaBackend : public Backend {
         StepResult result;
         if (planning || !batch.sample_rows.empty()) {
             result.sampled.resize(batch.sample_rows.size());
+            const cuda::Range range(tables.ops.sample.name());
             tables.ops.sample(step, logits, result.sampled);
         } else if (n_logit_rows > 0) {
             check(cudaMemcpyAsync(host_logits_.data(), logits_.data(), logit_bytes,

@@ -8,6 +8,7 @@
 #include "cuda/matvec.h"
 #include "cuda/plain.h"
 #include "cuda/prefill_attention.h"
+#include "cuda/ranges.h"
 #include "cuda/row_ops.h"
 #include "cuda/sample.h"
 #include "cuda/tiles.h"
@@ -25,6 +26,7 @@ constexpr Checkpoint kCheckpoints[] = {
          add_plain_ops(tables, "plain");
          add_default_bodies(tables);
          tables.layer.set("plain", layer_with_its_weights);
+         tables.begin_range = begin_range, tables.end_range = end_range;
      }},
     {"matvec",
      "weights in tiles stream once, multiplied in bf16 on tensor units, eight rows at a time",

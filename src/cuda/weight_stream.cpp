@@ -6,6 +6,7 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/memory.h"
+#include "cuda/ranges.h"
 
 namespace ridge::cuda {
 
@@ -112,6 +113,7 @@ double WeightStream::measure_gbps() {
 
 void layer_with_its_weights(Step& s, const ridge::Layer& layer, Rows x, KvLayer kv) {
     auto below = [&] { s.tables.layer.below("plain", s, layer, x, kv); };
+    const Range range("layer", layer.index);
     WeightStream* weights = context_of(s).weights;
     if (s.planning || weights == nullptr || !weights->has(layer.index)) return below();
     weights->before(layer.index);

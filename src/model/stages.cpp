@@ -71,6 +71,21 @@ void head(Step& s, const Weights& w, Rows x, Rows logits) {
     s.spans = of_batch;
 }
 
+// What runs within its life is shown under the node's name.
+class Range {
+  public:
+    Range(const Step& s, const char* name) : tables_(s.tables) {
+        if (tables_.begin_range != nullptr) tables_.begin_range(name);
+    }
+    ~Range() {
+        if (tables_.end_range != nullptr) tables_.end_range();
+    }
+    Range(const Range&) = delete;
+
+  private:
+    const Tables& tables_;
+};
+
 void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {
     const Config& c = s.config;
     LayerScope scope(s.memory);
@@ -79,6 +94,7 @@ void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {
     auto stage = [&](const auto& node, auto... args) {
         if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
         StageScope stage_scope(s.memory);
+        Range range(s, node.name());
         node(s, layer, args...);
     };
     stage(s.stages.attn_in, x, qkv, kv);
@@ -90,10 +106,14 @@ void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {
 
 void step_of_layers(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     Rows x = s.scratch(s.batch.n_rows(), s.config.d_model);
-    s.ops.embed_rows(s, w.embedding, s.batch.tokens, x);
+    {
+        Range range(s, s.ops.embed_rows.name());
+        s.ops.embed_rows(s, w.embedding, s.batch.tokens, x);
+    }
     for (const Layer& layer : w.layers) s.tables.layer(s, layer, x, kv.layer(layer.index));
     if (s.batch.logit_rows.empty()) return;
     StageScope stage_scope(s.memory);
+    Range range(s, s.stages.head.name());
     s.stages.head(s, w, x, logits);
 }
 

@@ -42,7 +42,7 @@ class Node<void(Step&, Args...)> {
         Unfit unfit;  // null: the entry supports every step
     };
 
-    explicit Node(std::string_view name) : name_(name) {}
+    explicit Node(const char* name) : name_(name) {}  // a text that lives as long as the program
 
     void set(std::string_view checkpoint, Fn fn, Unfit unfit = nullptr) {
         entries_.push_back({checkpoint, fn, unfit});
@@ -57,6 +57,7 @@ class Node<void(Step&, Args...)> {
         run(n - 1, step, args...);
     }
     std::span<const Entry> entries() const { return entries_; }
+    const char* name() const { return name_; }
 
   private:
     void run(size_t n, Step& step, Args... args) const {
@@ -75,7 +76,7 @@ class Node<void(Step&, Args...)> {
         CHECK(!"a node without an entry for this step");
     }
 
-    std::string_view name_;
+    const char* name_;
     std::vector<Entry> entries_;
 };
 
@@ -157,6 +158,9 @@ struct Tables {
     const Layout* matmul_layout = &row_major_layout();
     // What the backend's own kernels need beside: the CPU's functions for one instruction set.
     const void* kernels = nullptr;
+    // Called by the plain bodies around each stage, with its name: profilers show it. Or null.
+    void (*begin_range)(const char* name) = nullptr;
+    void (*end_range)() = nullptr;
     // A whole layer, and a whole step: plain bodies run the stages, and the layers.
     Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer{"layer"};
     Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step{"step"};
