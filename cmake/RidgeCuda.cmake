@@ -14,6 +14,8 @@ set(CMAKE_CUDA_COMPILER ${RIDGE_NVCC})
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 # Architectures are passed by hand: sm_90a's own instructions want exactly this form.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
+# ccache knows nvcc (RidgeTargets has looked for it).
+set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 enable_language(CUDA)
 # Debian 12's CMake does not know that nvcc 13 takes C++20.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
