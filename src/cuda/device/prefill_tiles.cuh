@@ -205,33 +205,56 @@ class Pages {
         }
         commit_copies();
     }
+    // A thread's first chunk of 16 bytes of operands, and those that follow it: kThreads / kInRow
+    // rows further on each.
+    template <int kRowLength>
+    struct Chunks {
+        static constexpr int kThreads = 32 * S::kMostWarps, kInRow = kRowLength / 8;
+        static constexpr int kRowBytes = row_bytes_of(kRowLength);
+        static constexpr int kRowsOn = kThreads / kInRow;
+        static constexpr int n = kPage * S::kMostD / 8 / kThreads;
+        static_assert(kThreads % kInRow == 0 && kPage * S::kMostD / 8 % kThreads == 0);
+        int row, column;  // of the first; columns in chunks
+
+        __device__ Chunks()
+            : row(static_cast<int>(threadIdx.x / kInRow)),
+              column(static_cast<int>(threadIdx.x % kInRow)) {}
+        __device__ int first_byte() const { return row * kRowBytes + column * 16; }
+        __device__ static constexpr int bytes_on(int i) { return i * kRowsOn * kRowBytes; }
+    };
+    using KChunks = Chunks<kPage>;
+    using VChunks = Chunks<S::kMostD>;
+
     // To the turn that is not being read.
     __device__ __forceinline__ void fetch_operands(const std::byte* k, const std::byte* v,
                                                    int n_visible) {
-        constexpr int kThreads = 32 * S::kMostWarps, kChunks = S::kMostD * 8;
-        static_assert(kChunks % kThreads == 0);
+        const KChunks of_k;
+        const VChunks of_v;
         const SharedAddress to = shared_address(shared_) + turn_ * s_.tile_bytes();
+        const SharedAddress to_k = to + of_k.first_byte();
+        const SharedAddress to_v = to + s_.k_bytes() + of_v.first_byte();
+        k += thread() * 16, v += thread() * 16;
+        const int n_visible_rows = n_visible - of_v.row;
 #pragma unroll
-        for (int n = 0; n < kChunks / kThreads; n++) {
-            const int i = n * kThreads + thread(), row = i / 8, chunk = i % 8;
-            copy_async(to + row * row_bytes_of(kPage) + chunk * 16, k + i * 16, true);
+        for (int i = 0; i < KChunks::n; i++) {
+            copy_async(to_k + KChunks::bytes_on(i), k + i * KChunks::kThreads * 16, true);
         }
 #pragma unroll
-        for (int n = 0; n < kChunks / kThreads; n++) {
-            constexpr int kInRow = S::kMostD / 8;
-            const int i = n * kThreads + thread(), row = i / kInRow, chunk = i % kInRow;
-            copy_async(to + s_.k_bytes() + row * row_bytes_of(S::kMostD) + chunk * 16, v + i * 16,
-                       row < n_visible);
+        for (int i = 0; i < VChunks::n; i++) {
+            copy_async(to_v + VChunks::bytes_on(i), v + i * VChunks::kThreads * 16,
+                       i * VChunks::kRowsOn < n_visible_rows);
         }
     }
+    // As it lies in the cache: of K, then of V.
     __device__ __forceinline__ void fetch_raw(const std::byte* k, const std::byte* v) {
-        constexpr int kThreads = 32 * S::kMostWarps, kBytes = q8_tile_bytes(S::kMostD);
+        constexpr int kStep = 16 * 32 * S::kMostWarps, kBytes = q8_tile_bytes(S::kMostD);
         static_assert(kBytes % 16 == 0);
-        const SharedAddress to = shared_address(shared_ + s_.raw_offset());
+        const int first = thread() * 16;
+        const SharedAddress to = shared_address(shared_) + s_.raw_offset() + first;
+        k += first, v += first;
 #pragma unroll
-        for (int n = 0; n * kThreads * 16 < kBytes; n++) {
-            const int at = (n * kThreads + thread()) * 16;
-            if (at >= kBytes) break;
+        for (int at = 0; at < kBytes; at += kStep) {
+            if (at + kStep > kBytes && first >= kBytes - at) break;
             copy_async(to + at, k + at, true);
             copy_async(to + kBytes + at, v + at, true);
         }
@@ -241,36 +264,46 @@ class Pages {
         if constexpr (S::kType == kAny) {
             convert_any(index);
         } else {
-            convert_codes(n_visible(index));
+            convert_k();
+            convert_v(n_visible(index));
         }
     }
-    // Eight codes at a time, in f16.
-    __device__ __forceinline__ void convert_codes(int n_visible) {
-        constexpr int kThreads = 32 * S::kMostWarps, kD = S::kMostD, kChunks = kD * 8;
-        static_assert(S::kType == kAny || kChunks % kThreads == 0);
-        const std::byte *raw_k = shared_ + s_.raw_offset(), *raw_v = raw_k + q8_tile_bytes(kD);
+    // Codes and scales to f16, eight at a time.
+    __device__ __forceinline__ void convert_k() const {
+        const KChunks chunks;
+        const std::byte* codes = shared_ + s_.raw_offset() + thread() * 8;
+        const std::byte* scales =
+            shared_ + s_.raw_offset() + kPage * S::kMostD + chunks.column * 16;
+        std::byte* to = k() + chunks.first_byte();
 #pragma unroll
-        for (int n = 0; n < kChunks / kThreads; n++) {
-            const int i = n * kThreads + thread(), row = i / 8, chunk = i % 8;
-            const uint2 codes = *reinterpret_cast<const uint2*>(raw_k + i * 8);
-            const uint4 scales = *reinterpret_cast<const uint4*>(
-                raw_k + kPage * kD + (row / kKvScaleElements * kPage + chunk * 8) * 2);
-            *reinterpret_cast<uint4*>(k() + row * row_bytes_of(kPage) + chunk * 16) = {
-                scaled_codes(codes.x, 0, scales.x), scaled_codes(codes.x, 1, scales.y),
-                scaled_codes(codes.y, 0, scales.z), scaled_codes(codes.y, 1, scales.w)};
+        for (int i = 0; i < KChunks::n; i++) {
+            const uint2 eight = *reinterpret_cast<const uint2*>(codes + i * KChunks::kThreads * 8);
+            const int block = (chunks.row + i * KChunks::kRowsOn) / kKvScaleElements;
+            const uint4 scale = *reinterpret_cast<const uint4*>(scales + block * kPage * 2);
+            *reinterpret_cast<uint4*>(to + KChunks::bytes_on(i)) = {
+                scaled_codes(eight.x, 0, scale.x), scaled_codes(eight.x, 1, scale.y),
+                scaled_codes(eight.y, 0, scale.z), scaled_codes(eight.y, 1, scale.w)};
         }
+    }
+    __device__ __forceinline__ void convert_v(int n_visible) const {
+        const VChunks chunks;
+        constexpr int kScaleRow = S::kMostD / kKvScaleElements * 2;
+        const std::byte* raw = shared_ + s_.raw_offset() + q8_tile_bytes(S::kMostD);
+        const std::byte* codes = raw + thread() * 8;
+        const std::byte* scales =
+            raw + kPage * S::kMostD + chunks.row * kScaleRow + chunks.column / 4 * 2;
+        std::byte* to = v() + chunks.first_byte();
+        const int n_visible_rows = n_visible - chunks.row;
 #pragma unroll
-        for (int n = 0; n < kChunks / kThreads; n++) {
-            constexpr int kInRow = kD / 8;
-            const int i = n * kThreads + thread(), row = i / kInRow, chunk = i % kInRow;
-            const uint2 codes = *reinterpret_cast<const uint2*>(raw_v + i * 8);
-            const uint32_t one = *reinterpret_cast<const uint16_t*>(
-                raw_v + kPage * kD + (row * (kD / kKvScaleElements) + chunk / 4) * 2);
+        for (int i = 0; i < VChunks::n; i++) {
+            const int rows_on = i * VChunks::kRowsOn;
+            const uint2 eight = *reinterpret_cast<const uint2*>(codes + i * VChunks::kThreads * 8);
+            const uint32_t one = *reinterpret_cast<const uint16_t*>(scales + rows_on * kScaleRow);
             const uint32_t scale = one | one << 16;
-            uint4 four{scaled_codes(codes.x, 0, scale), scaled_codes(codes.x, 1, scale),
-                       scaled_codes(codes.y, 0, scale), scaled_codes(codes.y, 1, scale)};
-            if (row >= n_visible) four = {0, 0, 0, 0};
-            *reinterpret_cast<uint4*>(v() + row * row_bytes_of(kD) + chunk * 16) = four;
+            uint4 four{scaled_codes(eight.x, 0, scale), scaled_codes(eight.x, 1, scale),
+                       scaled_codes(eight.y, 0, scale), scaled_codes(eight.y, 1, scale)};
+            if (rows_on >= n_visible_rows) four = {0, 0, 0, 0};
+            *reinterpret_cast<uint4*>(to + VChunks::bytes_on(i)) = four;
         }
     }
     // Straight from the cache, in two parts of bf16.
