@@ -30,6 +30,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
 import llama_cpp  # noqa: E402
+import records  # noqa: E402
 import programs  # noqa: E402
 from programs import fail  # noqa: E402
 
@@ -221,7 +222,7 @@ def peer_bench(text):
 def pin(cpus):
     """This process and those that it starts run on these CPUs alone."""
     try:
-        os.sched_setaffinity(0, llama_cpp.numbers(cpus))
+        os.sched_setaffinity(0, records.numbers(cpus))
     except (argparse.ArgumentTypeError, ValueError, OverflowError):
         fail(f"--cpus {cpus}: expected numbers of CPUs, as in 4,5")
     except OSError as error:
@@ -245,9 +246,9 @@ def parse():
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop then, and write what there is")
     parser.add_argument("--pilot", type=int, default=2, metavar="N", help="samples of each way in the pilot")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-p", "--n-prompt", type=llama_cpp.numbers, default=[512, 2048], help="0: none")
-    parser.add_argument("-n", "--n-gen", type=llama_cpp.numbers, default=[32], help="0: none")
-    parser.add_argument("-d", "--n-depth", type=llama_cpp.numbers, default=[0, 2048, 16384])
+    parser.add_argument("-p", "--n-prompt", type=records.numbers, default=[512, 2048], help="0: none")
+    parser.add_argument("-n", "--n-gen", type=records.numbers, default=[32], help="0: none")
+    parser.add_argument("-d", "--n-depth", type=records.numbers, default=[0, 2048, 16384])
     parser.add_argument("-r", "--rounds", type=int, default=5)
     parser.add_argument("-ctk", "--type-k", default="f16")
     parser.add_argument("-ctv", "--type-v", default="f16")

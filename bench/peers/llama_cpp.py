@@ -20,6 +20,7 @@ import tarfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import programs  # noqa: E402
+import records  # noqa: E402
 
 VERSION = "0.3.36"
 PACKAGE = f"llama-cpp-python=={VERSION}"
@@ -138,16 +139,6 @@ def bench(program, model, n_threads, n_prompt, n_gen, n_depth, repeats=1, flash_
          joined(n_depth), "-r", repeats, "-fa", flash_attn, "-ctk", type_k, "-ctv", type_v, "-o", "json"], timeout)
 
 
-def numbers(text):
-    try:
-        values = [int(word) for word in text.split(",")]
-    except ValueError:
-        values = [-1]
-    if min(values) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers with commas between, none below 0")
-    return values
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -159,9 +150,9 @@ def main():
     one.add_argument("--build", default="native", choices=["native", "no-amx"])
     one.add_argument("-m", "--model", action="append", required=True, help="repeatable")
     one.add_argument("-t", "--threads", type=int, default=2)
-    one.add_argument("-p", "--n-prompt", type=numbers, default=[512])
-    one.add_argument("-n", "--n-gen", type=numbers, default=[32])
-    one.add_argument("-d", "--n-depth", type=numbers, default=[0])
+    one.add_argument("-p", "--n-prompt", type=records.numbers, default=[512])
+    one.add_argument("-n", "--n-gen", type=records.numbers, default=[32])
+    one.add_argument("-d", "--n-depth", type=records.numbers, default=[0])
     one.add_argument("-r", "--repeats", type=int, default=5)
     one.add_argument("-fa", "--flash-attn", default="auto", choices=["on", "off", "auto"])
     one.add_argument("-o", "--output", help="file for the JSON; default: standard output")

@@ -9,16 +9,14 @@ sequence in eager mode, its keys and values are kept, and the last row alone get
 prompts are not counted. The JSON has the fields of `ridge bench` that apply, and the versions of what ran.
 """
 import argparse
-import datetime
-import os
 import pathlib
 import platform
-import statistics
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import programs  # noqa: E402
+import records  # noqa: E402
 
 
 def make_model(torch, transformers):
@@ -41,27 +39,15 @@ def time_prompt(torch, model, n_prompt):
     return time.perf_counter_ns() - begin
 
 
-def cpu_name():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def record(options, torch, transformers, model, begin, samples_ns):
-    rates = [options.n_prompt * 1e9 / ns for ns in samples_ns]
     return {
-        "machine": {"cpu": cpu_name(), "n_cpus": len(os.sched_getaffinity(0)),
-                    "os": f"{platform.system()} {platform.release()} {platform.machine()}"},
+        "machine": records.machine(),
         "peer": {"name": "PyTorch", "torch": torch.__version__, "transformers": transformers.__version__,
                  "python": platform.python_version(), "attention": model.config._attn_implementation,
                  "cpu_capability": torch.backends.cpu.get_cpu_capability()},
         "model_type": "llama 1.24B BF16", "model_n_params": sum(p.numel() for p in model.parameters()),
         "n_threads": torch.get_num_threads(), "n_prompt": options.n_prompt, "n_gen": 0, "n_depth": 0,
-        "date": begin.date().isoformat(), "test_time": begin.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "avg_ts": statistics.mean(rates), "stddev_ts": statistics.stdev(rates) if len(rates) > 1 else 0.0,
-        "median_ts": statistics.median(rates), "samples_ns": samples_ns, "samples_ts": rates,
+        **records.when(begin), **records.rates(samples_ns, options.n_prompt),
     }
 
 
@@ -89,7 +75,7 @@ def main():
     model = make_model(torch, transformers)
     for _ in range(options.warmup):
         time_prompt(torch, model, options.n_prompt)
-    begin = datetime.datetime.now(datetime.timezone.utc)
+    begin = records.now()
     samples_ns = []
     for i in range(options.repetitions):
         samples_ns.append(time_prompt(torch, model, options.n_prompt))

@@ -27,6 +27,12 @@ print(json.dumps([dict(n_prompt=p, n_gen=0, n_depth=int(options["-d"]), samples_
                  [dict(n_prompt=0, n_gen=n, n_depth=int(options["-d"]), samples_ts=[rate] * int(options["-r"]))
                   for n in gens]))
 """
+BATCHED_BENCH = """#!/usr/bin/env python3
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+print("main: n_kv_max = " + options["-c"])
+print(json.dumps(dict(pp=int(options["-npp"]), tg=int(options["-ntg"]), pl=int(options["-npl"]), t_tg=0.25)))
+"""
 
 
 def run(script, *arguments):
@@ -112,6 +118,14 @@ class Scripts(unittest.TestCase):
         self.fails("-n 0", "run_models.py", self.model, "--ridge", RIDGE, "-n", 0)
         self.fails("-t 0", "peers/pytorch_prompt.py", "-t", 0)
         self.fails("-o /proc/x", "peers/pytorch_prompt.py", "-o", "/proc/x")
+        for script in ("peers/torch_decode.py", "peers/cublas_matvec.py"):
+            self.fails("-r 0", script, "-r", 0)
+            self.fails("-B", script, "-B", "1,x")
+            self.fails("-o /proc/x", script, "-o", "/proc/x")
+        cuda = ("peers/llama_cpp_cuda.py", "--bench", self.fast, "-m", self.model)
+        self.fails("-r 0", *cuda, "-r", 0)
+        self.fails("want --batched-bench", *cuda, "-B", "1,8")
+        self.fails("-m /absent", *cuda, "-m", "/absent")
 
     def test_the_comparison_with_onednn_judges_its_values_first(self):
         program = pathlib.Path(RIDGE).parent / "onednn-gemm"
@@ -139,6 +153,24 @@ class Scripts(unittest.TestCase):
             self.assertEqual((result["peer"]["build"], result["peer"]["flash_attn"]), ("fast", "on"))
             self.assertEqual(len(result["peer"]["pilot_ts"]), 4)
 
+    def test_llama_cpp_on_a_gpu_is_written_as_bench_writes_its_tests(self):
+        output, batched = self.path / "cuda.json", self.path / "batched"
+        batched.write_text(BATCHED_BENCH, encoding="utf-8")
+        batched.chmod(0o755)
+        done = run("peers/llama_cpp_cuda.py", "--bench", self.fast, "--batched-bench", batched, "-m", self.model, "-p",
+                   "16", "-n", 4, "-d", 32, "-B", "1,8", "-r", 3, "-o", output)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        results = json.loads(output.read_text(encoding="utf-8"))
+        self.assertEqual([(r["n_prompt"], r["n_gen"], r["n_depth"], r["n_parallel"]) for r in results],
+                         [(16, 0, 0, 1), (0, 4, 32, 1), (0, 4, 32, 8)])
+        for result in results:
+            self.assertEqual(len(result["samples_ts"]), 3)
+            self.assertEqual(result["peer"]["name"], "llama.cpp")
+            self.assertIn("driver", result["machine"])
+        self.assertEqual(results[2]["median_ts"], 8 * 4 / 0.25)
+        self.fails("no line of JSON", "peers/llama_cpp_cuda.py", "--bench", self.fast, "--batched-bench", "/bin/true",
+                   "-m", self.model, "-p", 0, "-B", 8)
+
     def test_at_a_time_limit_what_there_is_is_written(self):
         output = self.path / "cut.json"
         begin = time.monotonic()
@@ -163,7 +195,8 @@ class Scripts(unittest.TestCase):
         fields = json.loads(bench.stdout)[0]
         prompt, generated = json.loads(output.read_text(encoding="utf-8"))
         missing = {"n_ubatch", "read_wall_gbps", "read_walls_gbps", "bytes_per_token", "read_bytes_per_token",
-                   "share_of_wall"}
+                   "share_of_wall", "streamed_layers", "stream_bytes_per_step", "link_gbps", "links_gbps",
+                   "share_of_link"}
         for result in prompt, generated:
             self.assertEqual(set(fields) - set(result), missing)
             for key in ("machine", "build_commit", "model_type", "model_size", "isa", "checkpoint", "fallbacks"):
