@@ -169,7 +169,7 @@ std::string_view unfit_for_prefill_attention(const Step& s, const Heads& q, cons
         if (!reason.empty()) return reason;
     }
     if (!has_class(s.batch, RowClass::kPrompt)) return "";
-    if (kv.exact) return "F32 weights: nothing is rounded further";
+    if (kv.exact) return "weights are F32: nothing is rounded further";
     if (kv.d_head % 16 != 0) return "d_head is not a multiple of 16";
     if (kv.d_head > 256) return "d_head is above 256";
     const int most = context_of(s).shared_bytes_a_block;
