@@ -43,11 +43,21 @@ __global__ void __launch_bounds__(kTokenThreads)
     const int64_t first_row = int64_t{blockIdx.x} * kTokensOfPart, n_quads = (a.d_in + 3) / 4;
     if (a.norm != nullptr) {
         const int64_t row = first_row + warp;
+        constexpr int kAtOnce = 8;  // loads in flight
         double sum = 0;
-        for (int64_t quad = lane; quad < n_quads && row < a.n_rows; quad += 32) {
-            const float4 v = load_quad<kAligned>(a.x + row * a.stride, quad, a.d_in);
-            const double x = v.x, y = v.y, z = v.z, w = v.w;
-            sum = fma(x, x, fma(y, y, fma(z, z, fma(w, w, sum))));
+        for (int64_t first = lane; first < n_quads && row < a.n_rows; first += 32 * kAtOnce) {
+            float4 quads[kAtOnce] = {};
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                const int64_t quad = first + 32 * i;
+                if (quad >= n_quads) continue;
+                quads[i] = load_quad<kAligned>(a.x + row * a.stride, quad, a.d_in);
+            }
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                const double x = quads[i].x, y = quads[i].y, z = quads[i].z, w = quads[i].w;
+                sum = fma(x, x, fma(y, y, fma(z, z, fma(w, w, sum))));
+            }
         }
         sum = warp_sum(sum);
         if (lane == 0) {
@@ -163,7 +173,9 @@ double cost_of(const Context& c, const GemmCall& call, const Run& run, const Til
 }
 
 GemmTiles fitting_tiles(const Context& c, const GemmCall& call, const Run& run,
-                        const TileGeometry& g) {
+                        const TileGeometry& g, GemmTiles wanted) {
+    const bool has_room = shared_bytes_of<LargeShape>(g) <= c.shared_bytes_a_block;
+    if (wanted != GemmTiles::kFitting && (wanted != GemmTiles::kLarge || has_room)) return wanted;
     const double large = cost_of<LargeShape>(c, call, run, g, {1, 1, 1});
     const double medium = cost_of<MediumShape>(c, call, run, g, {0.65, 0.8, 0.85});
     const double small = cost_of<SmallShape>(c, call, run, g, {0.3, 0.5, 0.6});
@@ -294,7 +306,7 @@ void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles) {
             n_columns += w.n_rows();
         }
         const TileGeometry g = tile_geometry(weight(run.first));
-        switch (tiles == GemmTiles::kFitting ? fitting_tiles(c, call, run, g) : tiles) {
+        switch (fitting_tiles(c, call, run, g, tiles)) {
             case GemmTiles::kLarge:
                 launch<LargeShape>(c, call, run, tokens, g);
                 break;

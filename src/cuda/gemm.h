@@ -22,7 +22,8 @@ enum class GemmTiles : uint8_t { kFitting, kLarge, kMedium, kSmall };
 
 // Whether run_gemm() can do it: all weights are in tiles, and two of a SwiGLU are of one kind.
 bool is_gemm(const GemmCall& call);
-// Also when planning, since it takes scratch. kFitting: what suits the number of rows.
+// Also when planning, since it takes scratch. kFitting: what suits the sizes and the device, as
+// does kLarge where shared memory has no room for it.
 void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles = GemmTiles::kFitting);
 
 // matmul of rows of prompts; decode rows, and weights without tiles, go to the entry below.

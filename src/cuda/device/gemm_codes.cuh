@@ -78,8 +78,9 @@ __device__ inline void scales_of_row(const TileGeometry& g, const uint8_t* scale
 template <Codes codes>
 class Unpacker {
   public:
-    // By all lanes, for the calls that follow. scales: room for [4][kTileRows], of which a lane
-    // makes two. What codes have too much is taken away here.
+    // By all lanes, for the calls that follow; a barrier of the block lies between those of one
+    // chunk and the next. scales: room for [4][kTileRows], of which a lane makes two, with what
+    // codes have too much taken away.
     __device__ Unpacker(const TileGeometry& g, const uint8_t* chunk, ScaleAdd* scales)
         : codes_(chunk, chunk + code_bytes(codes), lane_of_thread()), scales_(scales) {
         const ChunkPlan plan = chunk_plan(g);
@@ -88,7 +89,6 @@ class Unpacker {
         const int first = lane_of_thread() / kTileRows;
         ScaleAdd of_row[2];
         scales_of_row(g, chunk + plan.scales, chunk + plan.supers, row, first, of_row);
-        __syncwarp();  // scales of the chunk before have been read
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const auto [scale, add] = of_row[i];
