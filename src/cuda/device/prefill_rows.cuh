@@ -408,6 +408,7 @@ __device__ __forceinline__ void finish_segment(const S& s, const PromptRows& a, 
             } else if (sees) {
                 joined[m][h] = join.state;
             }
+            const float inverse = 1 / joined[m][h].total;
             float* to = a.out + row * a.out_stride + int64_t{head} * s.d + column;
 #pragma unroll
             for (int n = 0; n < S::kMostD / 8; n++) {
@@ -419,7 +420,7 @@ __device__ __forceinline__ void finish_segment(const S& s, const PromptRows& a, 
                         const float before = to[8 * n + e];
                         x = sees ? join(before, x) : before;
                     }
-                    if (is_last) x = position < 0 ? 0 : x / joined[m][h].total;
+                    if (is_last) x = position < 0 ? 0 : x * inverse;
                     to[8 * n + e] = x;
                 }
             }
@@ -506,11 +507,12 @@ __global__ void __launch_bounds__(32 * kAddWarps)
             sums[i] = segment == 0 ? from[column] : join(sums[i], from[column]);
         }
     }
+    const float inverse = 1 / state.total;
     float* to = a.out + (a.first_row + row) * a.out_stride + int64_t{head} * d;
 #pragma unroll
     for (int i = 0; i < kMostColumns; i++) {
         const int column = i * 32 + lane;
-        if (column < d) to[column] = position < 0 ? 0 : sums[i] / state.total;
+        if (column < d) to[column] = position < 0 ? 0 : sums[i] * inverse;
     }
 }
 
