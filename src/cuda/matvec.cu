@@ -3,7 +3,7 @@
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/device/async.cuh"
-#include "cuda/device/tile_codes.cuh"
+#include "cuda/device/tile_stream.cuh"
 #include "cuda/matvec.h"
 #include "cuda/tiles.h"
 
@@ -13,139 +13,53 @@
 //   x [n_rows, d_in] f32, n(x) without its divisor rounded to bf16; w in tiles of 16 rows; sums
 //   f32; out f32.
 //
-// Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: those that
-// are not there are zero, so that one row and eight take the same time and the same order of sums.
-// Blocks take tiles in turns. In a block each warp takes every kWarps-th chunk of 64 elements along
-// k, or pair of them; they are on their way to shared memory, a ring of kStages for each warp,
-// while others are multiplied, on from one tile to the next. The warps' sums are added in their
-// order at a tile's end.
+// Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: in place
+// of those that are not there is the last, so that one row and eight take the same order of sums.
+// Blocks take units in turns: a tile, or two side by side, of gate and of up, or neighbours where
+// there are many. In a block each warp takes every kWarps-th chunk of 64 elements along k. It loads
+// them to registers, kDepth ahead of those that it multiplies, on from one unit to the next: the
+// first before the kernel before has ended. The warps' sums are added in their order at a unit's
+// end, by warps in turns.
 //
 // Bytes: the weights once, x once a block. Flops: 2 n_rows d_in d_out.
 
 namespace ridge::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps, kColumns = 8;
-constexpr int kBlocksAnSm = 4;
-constexpr int kStages = 3;  // of a warp's ring: two on their way while one is multiplied
-
-// Chunks that one copy of a warp brings: small ones in pairs.
-constexpr int chunks_of_stage(int chunk_bytes) {
-    return chunk_bytes <= 900 ? 2 : 1;
-}
-constexpr int ring_bytes(int chunk_bytes) {  // of a block
-    return kWarps * kStages * chunks_of_stage(chunk_bytes) * chunk_bytes;
-}
-// Elements along k that share a scale, and bytes of a chunk with all that belongs to it.
-int scale_block(const TileGeometry& g) {
-    if (g.kind.scales == Scales::kNone) return 0;
-    return g.kind.scales == Scales::kSuper16 || g.kind.scales == Scales::kSuper16Min ? 16 : 32;
-}
-int chunk_bytes(const TileGeometry& g) {
-    const int scales = g.kind.scales == Scales::kGroup
-                           ? kTileChunk * g.group_scale_bytes
-                           : scale_bytes(g.kind.scales) + super_bytes(g.kind.scales);
-    return code_bytes(g.kind.codes) + high_bytes(g.kind.codes) + scales;
-}
-
-// How scales travel: copied to a chunk's stage by the lanes of each g.
-template <Scales scales>
-struct Scaling {
-    using Of = ChunkScales<scales>;
-    static constexpr int kBytes = scale_bytes(scales), kSuperBytes = super_bytes(scales);
-    static constexpr int kBlock = Of::kBlock;  // elements along k that share a scale
-
-    __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        constexpr int kEach = kBytes / 8, kSuperEach = kSuperBytes / 8;
-        if (lane % 4 == 0) {
-            const int at = lane / 4 * kEach;
-            copy_async<kEach>(stage + at, part + g.scales + chunk * kBytes + at);
-        }
-        if constexpr (kSuperBytes > 0) {
-            if (lane % 4 == 1) {
-                const int at = lane / 4 * kSuperEach;
-                copy_async<kSuperEach>(stage + kBytes + at,
-                                       part + g.supers + chunk / 4 * kSuperBytes + at);
-            }
-        }
-    }
-};
-
-template <class T>
-struct GroupScaling {
-    using Of = GroupScales<T>;
-    static constexpr int kBytes = 2 * 8 * 4 * static_cast<int>(sizeof(T)), kSuperBytes = 0;
-    static constexpr int kBlock = Of::kBlock;
-
-    __device__ static void copy(uint8_t* stage, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        constexpr int kEach = 4 * static_cast<int>(sizeof(T));
-        const int block = lane % 4, place = lane / 4;
-        if (block >= 2) return;
-        const int group = (chunk * kTileChunk + 32 * block) / g.group_size;
-        copy_async<kEach>(stage + (8 * block + place) * kEach,
-                          part + g.scales + (8 * group + place) * kEach);
-    }
-};
-
-struct NoScaling {
-    static constexpr int kBytes = 0, kSuperBytes = 0, kBlock = 0;
-    __device__ static void copy(uint8_t*, const uint8_t*, const TileGeometry&, int, int) {}
-};
+constexpr int kColumns = 8;
+constexpr int kPartElements = 256;  // of x that a warp fetches at a time: a lane eight
 
 // One weight of a call, and where its products go.
 struct TileWeight {
     const uint8_t* data;
-    int64_t part_bytes;
     const float* bias;  // or null
-    int first_tile;     // of the call's
+    int first_unit, n_tiles;
     int n_rows;
     int64_t column;  // of out, for row 0
 };
 
 struct MatvecArgs {
     TileWeight weights[3];
-    int n_weights, n_tiles;
+    int n_weights, n_units;
     TileGeometry geometry;  // the same for all
     const float* x;         // [n_rows, d_in]
     int64_t x_stride, d_in;
     int n_rows;         // 1 to 8
-    const float* norm;  // [d_in]: x is normed with it; or null
+    const float* norm;  // [d_in]: x is normed with it first; or null
     float eps;
     Epilogue epilogue;
     float* out;
     int64_t out_stride;
 };
 
-// Tiles of one unit, that one block finishes together: of gate and of up.
-__host__ __device__ inline int n_sides_of(Epilogue epilogue) {
-    return epilogue == Epilogue::kSwiglu ? 2 : 1;
+// What two tiles of a unit are. kSides: how many it has.
+//   1: tile u of the weights, one behind the other; 2: neighbours of one weight, or with kSwiglu
+//   the same tile of both.
+__device__ inline const TileWeight& weight_of(const MatvecArgs& a, int unit) {
+    int w = 0;
+    while (w + 1 < a.n_weights && unit >= a.weights[w + 1].first_unit) w++;
+    return a.weights[w];
 }
-
-// What one copy of a warp brings: kChunks neighbours along k, each with its scales.
-template <Codes codes, class Scaling>
-struct Stage {
-    static constexpr int kCodes = code_bytes(codes), kHigh = high_bytes(codes);
-    static constexpr int kScales = kCodes + kHigh;  // where they lie in a chunk
-    static constexpr int kChunkBytes = kScales + Scaling::kBytes + Scaling::kSuperBytes;
-    static constexpr int kChunks = chunks_of_stage(kChunkBytes);
-    static constexpr int kBytes = kChunks * kChunkBytes;
-
-    // To shared memory, by all lanes.
-    __device__ static void copy_chunk(uint8_t* to, const uint8_t* part, const TileGeometry& g,
-                                      int chunk, int lane) {
-        const uint8_t* from = part + chunk * kCodes + 16 * lane;
-#pragma unroll
-        for (int at = 0; at < kCodes; at += 512) copy_async<16>(to + at + 16 * lane, from + at);
-        if constexpr (kHigh > 0) {
-            constexpr int kEach = kHigh / 32;
-            copy_async<kEach>(to + kCodes + kEach * lane,
-                              part + g.high + chunk * kHigh + kEach * lane);
-        }
-        Scaling::copy(to + kScales, part, g, chunk, lane);
-    }
-};
 
 // Elements of x lie in shared memory so that a lane's of the four mma of a chunk are side by side:
 // quad q, elements 4 q to 4 q + 3, is number
@@ -158,281 +72,423 @@ __host__ __device__ inline int64_t x_pitch_bytes(int64_t n_chunks) {
     return (n_chunks * 128 + 255) / 256 * 256 + 32;
 }
 
-// Shared memory: x, sums of its blocks, squares of its rows [kWarps, kColumns], partial sums
-// [2, n_sides, kWarps, kTileRows, n_kept], ring.
-struct SharedPlan {
-    int64_t sums, squares, partials, ring, n_bytes;  // x at 0
-    int n_kept;                                      // columns of partial sums: n_rows, made even
+// Shared memory of a block.
+struct BlockShape {
+    int n_chunks, n_rows, n_sides, n_warps;
+    int scale_block;  // elements that share a scale; 0: none do
+    bool normed;
 };
-__host__ __device__ inline SharedPlan shared_plan(int64_t n_chunks, int n_rows, int n_sides,
-                                                  int block, int ring_bytes) {
+struct SharedPlan {
+    // Where: x [n_rows][pitch] at 0; starts, of the blocks that share a scale, [blocks][4] float4;
+    // squares of parts of x [n_rows][n_parts]; sums of warps
+    // [2][n_warps][n_sides][kTileRows][n_kept].
+    int64_t starts, squares, sums, n_bytes;
+    int n_parts;
+    int n_kept;  // columns of the sums: n_rows, made even
+};
+__host__ __device__ inline SharedPlan shared_plan(const BlockShape& b) {
     SharedPlan plan;
-    plan.n_kept = (n_rows + 1) / 2 * 2;
-    plan.sums = (n_rows * x_pitch_bytes(n_chunks) + 15) / 16 * 16;
-    plan.squares = plan.sums + (block > 0 ? n_chunks * kTileChunk / block * kColumns * 4 : 0);
-    plan.partials = plan.squares + kWarps * kColumns * 4;
-    plan.ring = plan.partials + int64_t{2} * n_sides * kWarps * kTileRows * plan.n_kept * 4;
-    plan.n_bytes = plan.ring + ring_bytes;
+    auto behind = [](int64_t at, int64_t n_bytes) { return (at + n_bytes + 15) / 16 * 16; };
+    plan.n_parts = (b.n_chunks * kTileChunk + kPartElements - 1) / kPartElements;
+    plan.n_kept = (b.n_rows + 1) / 2 * 2;
+    const int blocks_of_chunk = b.scale_block == 0 ? 0 : kTileChunk / b.scale_block;
+    plan.starts = behind(0, b.n_rows * x_pitch_bytes(b.n_chunks));
+    plan.squares = behind(plan.starts, int64_t{b.n_chunks} * blocks_of_chunk * 64);
+    plan.sums = behind(plan.squares, b.normed ? int64_t{b.n_rows} * plan.n_parts * 4 : 0);
+    plan.n_bytes =
+        behind(plan.sums, int64_t{2} * b.n_sides * b.n_warps * kTileRows * plan.n_kept * 4);
     return plan;
 }
 
-SharedPlan shared_plan_of(const TileGeometry& g, int n_rows, Epilogue epilogue) {
-    return shared_plan(g.n_chunks, n_rows, n_sides_of(epilogue), scale_block(g),
-                       ring_bytes(chunk_bytes(g)));
-}
+// Elements k to k + 7 of a row; those past its end are 0.
+struct Eight {
+    float4 low, high;
 
-__device__ inline float4 load_quad(const float* row, int q, int d_in, bool aligned) {
-    const int k = 4 * q;
-    if (aligned && k + 4 <= d_in) return *reinterpret_cast<const float4*>(row + k);
-    float4 quad = make_float4(0, 0, 0, 0);
-    if (k < d_in) quad.x = row[k];
-    if (k + 1 < d_in) quad.y = row[k + 1];
-    if (k + 2 < d_in) quad.z = row[k + 2];
-    if (k + 3 < d_in) quad.w = row[k + 3];
-    return quad;
-}
-
-// The rows of x as bf16, zeros behind the last column, and the sums of every `block` elements,
-// which neighbouring lanes have. `sums` [blocks, kColumns]; what belongs to rows that are not there
-// is left as it is, and ends in sums that nobody reads.
-template <int block>
-__device__ void load_x(const MatvecArgs& a, int n_chunks, uint8_t* x_shared, float* sums,
-                       float* squares) {
-    constexpr int kAtOnce = 4;  // loads in flight
-    const int n_quads = 16 * n_chunks, d_in = static_cast<int>(a.d_in);
-    const bool aligned = a.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
-    for (int row = 0; row < a.n_rows; row++) {
-        const float* x = a.x + row * a.x_stride;
-        float square = 0;
-        auto* to = reinterpret_cast<uint2*>(x_shared + row * x_pitch_bytes(n_chunks));
-        for (int first = static_cast<int>(threadIdx.x) & ~31; first < n_quads;
-             first += kAtOnce * kThreads) {
-            float4 quads[kAtOnce];
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
-                quads[i] = load_quad(x, q, d_in, aligned);
-            }
-            if (a.norm != nullptr) {
-#pragma unroll
-                for (int i = 0; i < kAtOnce; i++) {
-                    const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
-                    float4& quad = quads[i];
-                    square = fmaf(quad.x, quad.x, square), square = fmaf(quad.y, quad.y, square);
-                    square = fmaf(quad.z, quad.z, square), square = fmaf(quad.w, quad.w, square);
-                    const float4 w = load_quad(a.norm, q, d_in, true);
-                    quad = make_float4(quad.x * w.x, quad.y * w.y, quad.z * w.z, quad.w * w.w);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                const int q = first + static_cast<int>(threadIdx.x) % 32 + i * kThreads;
-                const __nv_bfloat162 low = __floats2bfloat162_rn(quads[i].x, quads[i].y),
-                                     high = __floats2bfloat162_rn(quads[i].z, quads[i].w);
-                if (q < n_quads) {
-                    to[quad_place(q)] = make_uint2(reinterpret_cast<const uint32_t&>(low),
-                                                   reinterpret_cast<const uint32_t&>(high));
-                }
-                if constexpr (block > 0) {
-                    const float2 l = __bfloat1622float2(low), h = __bfloat1622float2(high);
-                    float sum = (l.x + l.y) + (h.x + h.y);
-                    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-                    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-                    if constexpr (block == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 4);
-                    constexpr int kQuads = block / 4;
-                    if (q < n_quads && q % kQuads == 0) sums[q / kQuads * kColumns + row] = sum;
-                }
-            }
+    __device__ Eight() : low(make_float4(0, 0, 0, 0)), high(low) {}
+    __device__ void load(const float* row, int k, int d_in, bool aligned) {
+        if (aligned && k + 8 <= d_in) {
+            low = *reinterpret_cast<const float4*>(row + k);
+            high = *reinterpret_cast<const float4*>(row + k + 4);
+        } else {
+            auto at = [&](int i) { return k + i < d_in ? row[k + i] : 0.0f; };
+            low = make_float4(at(0), at(1), at(2), at(3));
+            high = make_float4(at(4), at(5), at(6), at(7));
         }
-        if (a.norm == nullptr) continue;
-        for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
-        if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32 * kColumns + row] = square;
     }
-    __syncthreads();  // x and its sums are complete before they are read
-}
+};
 
-// total += the chunk's 16 rows of w times the columns of x. x: the lane's sixteen elements of its
-// column; sums: of the chunk's blocks, [.., kColumns].
-template <Codes codes, class Scaling>
-__device__ inline void multiply_chunk(const uint8_t* chunk, const uint4 (&x)[2], const float* sums,
-                                      float taken, int lane, float (&total)[4]) {
-    using Stage = Stage<codes, Scaling>;
-    const ChunkCodes<codes> weights(chunk, chunk + Stage::kCodes, lane);
-    auto multiply = [&](int m, float(&to)[4]) {
-        const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
+// Brings the rows of x to shared memory as bf16, zeros behind the last column; where x is normed,
+// times `norm`, and the squares of each part; and what sums over each `block` elements begin with:
+// -taken times that of x. Warps take parts of 256 elements in turns, lanes eight neighbours each.
+// Starts of rows that are not there are left as they are, and end in sums that nobody reads.
+template <int block, int kWarps>
+class XLoader {
+  public:
+    __device__ XLoader(const MatvecArgs& a, const SharedPlan& plan, float taken, uint8_t* shared,
+                       int warp, int lane)
+        : a_(a),
+          plan_(plan),
+          shared_(shared),
+          taken_(taken),
+          lane_(lane),
+          d_in_(static_cast<int>(a.d_in)),
+          n_elements_(a.geometry.n_chunks * kTileChunk),
+          aligned_(a.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(a.x) % 16 == 0),
+          part_(warp) {
+        open();
+    }
+    // What the kernel before has no part in: the first weights of the norm.
+    __device__ void begin() {
+        if (a_.norm != nullptr) load_norms();
+    }
+    __device__ void run() {
+        for (bool first = true; begun_[0].row < a_.n_rows; first = false) {
+            Eight x[kAtOnce];
 #pragma unroll
-        for (int p = 0; p < ChunkCodes<codes>::kParts; p++) {
-            uint32_t operand[4];
-            weights.operand(m, p, operand);
-            mma_bf16(to, operand, b);
+            for (int i = 0; i < kAtOnce; i++) {
+                const Piece& piece = begun_[i];
+                if (piece.row < a_.n_rows && piece.k < n_elements_) {
+                    x[i].load(a_.x + piece.row * a_.x_stride, piece.k, d_in_, aligned_);
+                }
+            }
+            if (!first && a_.norm != nullptr) load_norms();
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                if (begun_[i].row >= a_.n_rows) return;  // of all lanes
+                place(begun_[i], x[i], norms_[i]);
+            }
+            open();
         }
+    }
+
+  private:
+    static constexpr int kAtOnce = 2;  // whose loads are in flight
+    struct Piece {
+        int row, part, k;
     };
-    if constexpr (Scaling::kBlock == 0) {
+
+    __device__ void open() {
 #pragma unroll
-        for (int m = 0; m < 4; m++) multiply(m, total);
-    } else {
-        const typename Scaling::Of scales(chunk + Stage::kScales,
-                                          chunk + Stage::kScales + Scaling::kBytes, lane / 4);
-        constexpr int kMmas = Scaling::kBlock / 16;
-#pragma unroll
-        for (int block = 0; block < 4 / kMmas; block++) {
-            float of_block[4] = {};
-#pragma unroll
-            for (int m = block * kMmas; m < (block + 1) * kMmas; m++) multiply(m, of_block);
-            const float2 both = reinterpret_cast<const float2*>(sums + block * kColumns)[lane % 4];
-            scales.apply(block, taken, of_block, {both.x, both.y}, total);
+        for (int i = 0; i < kAtOnce; i++) {
+            while (part_ >= plan_.n_parts) part_ -= plan_.n_parts, row_++;
+            begun_[i] = {row_, part_, part_ * kPartElements + 8 * lane_};
+            part_ += kWarps;
         }
     }
-}
+    __device__ void load_norms() {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; i++) {
+            if (begun_[i].row < a_.n_rows && begun_[i].k < n_elements_) {
+                norms_[i].load(a_.norm, begun_[i].k, d_in_, true);
+            }
+        }
+    }
+    __device__ void place(const Piece& piece, Eight x, const Eight& norm) const {
+        const bool is_there = piece.k < n_elements_;
+        if (a_.norm != nullptr) {
+            float square = x.low.x * x.low.x;
+            square = fmaf(x.low.y, x.low.y, square), square = fmaf(x.low.z, x.low.z, square);
+            square = fmaf(x.low.w, x.low.w, square), square = fmaf(x.high.x, x.high.x, square);
+            square = fmaf(x.high.y, x.high.y, square), square = fmaf(x.high.z, x.high.z, square);
+            square = fmaf(x.high.w, x.high.w, square);
+            for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
+            if (lane_ == 0) {
+                reinterpret_cast<float*>(
+                    shared_ + plan_.squares)[piece.row * plan_.n_parts + piece.part] = square;
+            }
+            x.low = make_float4(x.low.x * norm.low.x, x.low.y * norm.low.y, x.low.z * norm.low.z,
+                                x.low.w * norm.low.w);
+            x.high = make_float4(x.high.x * norm.high.x, x.high.y * norm.high.y,
+                                 x.high.z * norm.high.z, x.high.w * norm.high.w);
+        }
+        const __nv_bfloat162 pairs[4] = {
+            __floats2bfloat162_rn(x.low.x, x.low.y), __floats2bfloat162_rn(x.low.z, x.low.w),
+            __floats2bfloat162_rn(x.high.x, x.high.y), __floats2bfloat162_rn(x.high.z, x.high.w)};
+        if (is_there) {
+            uint32_t words[4];
+            memcpy(words, pairs, sizeof words);
+            auto* to =
+                reinterpret_cast<uint2*>(shared_ + piece.row * x_pitch_bytes(a_.geometry.n_chunks));
+            to[quad_place(piece.k / 4)] = make_uint2(words[0], words[1]);
+            to[quad_place(piece.k / 4 + 1)] = make_uint2(words[2], words[3]);
+        }
+        if constexpr (block > 0) {
+            float sum = 0;
+#pragma unroll
+            for (const __nv_bfloat162& pair : pairs) {
+                const float2 two = __bfloat1622float2(pair);
+                sum += two.x + two.y;
+            }
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            if constexpr (block == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            constexpr int kLanes = block / 8;
+            if (is_there && lane_ % kLanes < 2) {  // both copies
+                auto* starts = reinterpret_cast<float*>(shared_ + plan_.starts);
+                starts[(piece.k / block * 4 + piece.row / 2) * 4 + lane_ % kLanes * 2 +
+                       piece.row % 2] = -taken_ * sum;
+            }
+        }
+    }
 
-template <Codes codes, class Scaling>
-__global__ void __launch_bounds__(kThreads, kBlocksAnSm)
+    const MatvecArgs& a_;
+    const SharedPlan& plan_;
+    uint8_t* const shared_;
+    const float taken_;
+    const int lane_, d_in_, n_elements_;
+    const bool aligned_;
+    int row_ = 0, part_;  // what is opened next
+    Piece begun_[kAtOnce];
+    Eight norms_[kAtOnce];
+};
+
+// The chunks that a warp multiplies, in the order in which it loads them: groups of kDepth, of one
+// unit each, of which the last may be short. A group's chunk i is at base + i * kWarps.
+template <class Chunk, int kWarps, int kSides, int kDepth>
+class Feed {
+    static_assert(kWarps % kSourceStep == 0);
+
+  public:
+    __device__ Feed(const MatvecArgs& a, int warp, int lane)
+        : a_(a), n_chunks_(a.geometry.n_chunks), first_(warp), base_(warp), unit_(blockIdx.x) {
+        open_unit();
+        from_ = Chunk::open(part_, a_.geometry, base_, lane);
+    }
+    // Chunk i of the group that is loaded, of all sides.
+    __device__ bool has(int i) const { return base_ + i * kWarps < n_chunks_; }
+    __device__ void load(Chunk (&to)[kSides], int i) const {
+        to[0].load(from_, i * (kWarps / kSourceStep));
+        if constexpr (kSides == 2) to[1].load(from_.at(second_), i * (kWarps / kSourceStep));
+    }
+    __device__ void next_group() {
+        base_ += kDepth * kWarps;
+        if (base_ < n_chunks_) return Chunk::advance(from_, kDepth * kWarps, 0);
+        const int back = first_ - (base_ - kDepth * kWarps);
+        const uint8_t* before = part_;
+        base_ = first_, unit_ += static_cast<int>(gridDim.x);
+        open_unit();
+        Chunk::advance(from_, back, part_ - before);
+    }
+
+  private:
+    // Beyond the last unit there is nothing to load, as in a warp without chunks.
+    __device__ void open_unit() {
+        if (unit_ >= a_.n_units) {
+            base_ = n_chunks_;
+            return;
+        }
+        const TileWeight& weight = weight_of(a_, unit_);
+        const int tile = (unit_ - weight.first_unit) * (is_pair() ? 2 : 1);
+        part_ = weight.data + int64_t{tile} * a_.geometry.part_bytes;
+        if constexpr (kSides == 2) {
+            // A last tile without a neighbour is taken twice.
+            second_ = !is_pair()                  ? a_.weights[1].data - a_.weights[0].data
+                      : tile + 1 < weight.n_tiles ? a_.geometry.part_bytes
+                                                  : 0;
+        }
+    }
+    __device__ bool is_pair() const { return kSides == 2 && a_.epilogue != Epilogue::kSwiglu; }
+
+    const MatvecArgs& a_;
+    const int n_chunks_, first_;
+    int base_, unit_;
+    const uint8_t* part_ = nullptr;
+    int64_t second_ = 0;
+    ChunkSource from_{};
+};
+
+// A product of a unit, of a row of its tiles and a column, and the thread that stores it.
+template <int kSides>
+struct Product {
+    const TileWeight& weight;
+    int j, column;  // row of the weight, of x
+
+    // number: row + n_rows_of(a) * column
+    __device__ Product(const MatvecArgs& a, int unit, int number)
+        : weight(weight_of(a, unit)),
+          j((unit - weight.first_unit) * rows_of_unit(a) + number % rows_of_unit(a)),
+          column(number / rows_of_unit(a)) {}
+    // Products of a unit for each column.
+    __device__ static int rows_of_unit(const MatvecArgs& a) {
+        return kSides == 2 && a.epilogue != Epilogue::kSwiglu ? 2 * kTileRows : kTileRows;
+    }
+
+    __device__ bool is_there() const { return j < weight.n_rows; }
+    __device__ float* place(const MatvecArgs& a) const {
+        return a.out + column * a.out_stride + weight.column + j;
+    }
+    // before: what is added to. p: the product; with kSwiglu gate's, and up's.
+    __device__ void store(const MatvecArgs& a, float before, float p, float up) const {
+        if (weight.bias != nullptr) p += weight.bias[j];
+        switch (a.epilogue) {
+            case Epilogue::kStore:
+                *place(a) = p;
+                break;
+            case Epilogue::kAdd:
+                *place(a) = before + p;
+                break;
+            case Epilogue::kSwiglu:
+                if (a.weights[1].bias != nullptr) up += a.weights[1].bias[j];
+                *place(a) = p / (1 + __expf(-p)) * up;
+                break;
+        }
+    }
+};
+
+template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm>
+__global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
-    using Stage = Stage<codes, Scaling>;
+    constexpr int kStartsOfChunk =
+        Chunk::kBlock == 0 ? 0 : 4 * kTileChunk / std::max(Chunk::kBlock, 1);
+    using Product = Product<kSides>;
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int g = lane / 4, t = lane % 4;
-    const int n_chunks = a.geometry.n_chunks;
-    const int n_sides = n_sides_of(a.epilogue);
-    const SharedPlan plan = shared_plan(n_chunks, a.n_rows, n_sides, Scaling::kBlock, 0);
-    uint8_t* ring = shared + plan.ring + warp * kStages * Stage::kBytes;
-    auto* sums = reinterpret_cast<float*>(shared + plan.sums);
-    auto* squares = reinterpret_cast<float*>(shared + plan.squares);
-    auto* partials = reinterpret_cast<float*>(shared + plan.partials);
+    const int g = lane / 4, t = lane % 4, n_chunks = a.geometry.n_chunks;
 
-    auto weight_of = [&](int tile) -> const TileWeight& {
-        int w = 0;
-        while (w + 1 < a.n_weights && tile >= a.weights[w + 1].first_tile) w++;
-        return a.weights[w];
-    };
-    auto part_of = [&](int tile) {
-        const TileWeight& weight = weight_of(tile);
-        return weight.data + (tile - weight.first_tile) * weight.part_bytes;
-    };
-
-    // The tile of a unit: units are the tiles of all weights, or with two sides those of each.
-    const int n_units = n_sides == 2 ? a.weights[1].first_tile : a.n_tiles;
-    auto tile_of = [&](int unit, int side) { return unit + side * n_units; };
-
-    // The chunk that is copied next: ahead of the one that is multiplied, by kStages - 1.
-    constexpr int kChunks = Stage::kChunks, kStride = kChunks * kWarps;
-    const int first_chunk = kChunks * warp;
-    int next_unit = static_cast<int>(blockIdx.x), next_side = 0, next_chunk = first_chunk,
-        next_stage = 0;
-    const uint8_t* next_part = next_unit < n_units ? part_of(next_unit) : nullptr;
-    if (first_chunk >= n_chunks) next_unit = n_units;  // a warp without chunks
-    auto copy_next = [&] {
-        if (next_unit < n_units) {
-            uint8_t* stage = ring + next_stage * Stage::kBytes;
+    // Weights are nobody's product: they come while the kernel before runs.
+    Feed<Chunk, kWarps, kSides, kDepth> feed(a, warp, lane);
+    Chunk ring[kDepth][kSides];
 #pragma unroll
-            for (int c = 0; c < kChunks; c++) {
-                if (next_chunk + c >= n_chunks) break;
-                Stage::copy_chunk(stage + c * Stage::kChunkBytes, next_part, a.geometry,
-                                  next_chunk + c, lane);
-            }
-            next_chunk += kStride;
-            if (next_chunk >= n_chunks) {
-                next_chunk = first_chunk;
-                if (++next_side == n_sides) {
-                    next_side = 0, next_unit += static_cast<int>(gridDim.x);
-                }
-                if (next_unit < n_units) next_part = part_of(tile_of(next_unit, next_side));
-            }
-        }
-        commit_copies();  // also where there is none: groups are counted
-        next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
-    };
-    for (int i = 0; i < kStages - 1; i++) copy_next();
+    for (int i = 0; i < kDepth; i++) {
+        if (feed.has(i)) feed.load(ring[i], i);
+    }
+    feed.next_group();
 
-    wait_for_previous_kernel();  // weights are nobody's product; x is
+    const SharedPlan plan =
+        shared_plan({n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock, a.norm != nullptr});
+    const auto taken = static_cast<float>(Chunk::kBias + a.geometry.kind.offset);
+    XLoader<Chunk::kBlock, kWarps> x_loader(a, plan, taken, shared, warp, lane);
+    x_loader.begin();
+    wait_for_previous_kernel();  // x is its product
     let_next_kernel_start();
-    load_x<Scaling::kBlock>(a, n_chunks, shared, sums, squares);
+    x_loader.run();
+    __syncthreads();  // x and what belongs to it is complete before it is read
 
-    // Of column g, the sixteen elements of every chunk that the lane multiplies.
-    const auto* x_lane =
-        reinterpret_cast<const uint4*>(shared + g * x_pitch_bytes(n_chunks)) + 2 * t;
-    constexpr int kSumsOfChunk =
-        Scaling::kBlock == 0 ? 0 : kTileChunk / std::max(Scaling::kBlock, 1) * kColumns;
-    const auto taken = static_cast<float>(ChunkCodes<codes>::kBias + a.geometry.kind.offset);
-    int stage_index = 0, parity = 0;
-    const int side_floats = kWarps * kTileRows * plan.n_kept;
-    for (int unit = static_cast<int>(blockIdx.x); unit < n_units;
-         unit += static_cast<int>(gridDim.x), parity ^= 1) {
-        float* of_unit = partials + parity * n_sides * side_floats;
-        for (int side = 0; side < n_sides; side++) {
-            float total[4] = {};
-            for (int chunk = first_chunk; chunk < n_chunks; chunk += kStride) {
-                wait_for_copies<kStages - 2>();
-                __syncwarp();  // what the other lanes copied has arrived, too
-                const uint8_t* stage = ring + stage_index * Stage::kBytes;
-                stage_index = stage_index + 1 == kStages ? 0 : stage_index + 1;
+    // Of column g, the sixteen elements of every chunk that the lane multiplies; of a column
+    // without a row, whose sums nobody reads, those of the last.
+    const auto* x_lane = reinterpret_cast<const uint4*>(shared + std::min(g, a.n_rows - 1) *
+                                                                     x_pitch_bytes(n_chunks)) +
+                         2 * t;
+    const auto* starts = reinterpret_cast<const float4*>(shared + plan.starts);
+    const auto* squares = reinterpret_cast<const float*>(shared + plan.squares);
+    auto* sums = reinterpret_cast<float*>(shared + plan.sums);
+    const float per_start = -1 / taken;
+    // Sums of a side, of a warp, of all.
+    const int side_floats = kTileRows * plan.n_kept, warp_floats = kSides * side_floats,
+              unit_floats = kWarps * warp_floats;
+    const int n_products = Product::rows_of_unit(a) * a.n_rows;
+    const int n_storing = (n_products + 31) / 32;  // warps
+    int parity = 0, storing = 0;                   // the first warp that stores
+    for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;
+         unit += static_cast<int>(gridDim.x)) {
+        const int number = (warp - storing + (warp < storing ? kWarps : 0)) * 32 + lane;
+        float before = 0;  // asked for early, as it takes its time
+        if (a.epilogue == Epilogue::kAdd && number < n_products) {
+            const Product product(a, unit, number);
+            if (product.is_there()) before = *product.place(a);
+        }
+        float total[kSides][4] = {};
+        auto multiply = [&](int i, int chunk) {
+            const uint4 x[2] = {x_lane[8 * chunk], x_lane[8 * chunk + 1]};
 #pragma unroll
-                for (int c = 0; c < kChunks; c++) {
-                    if (chunk + c >= n_chunks) break;
-                    uint4 x[2] = {};  // of a column without a row zeros
-                    if (g < a.n_rows) {
-                        x[0] = x_lane[8 * (chunk + c)], x[1] = x_lane[8 * (chunk + c) + 1];
-                    }
-                    multiply_chunk<codes, Scaling>(stage + c * Stage::kChunkBytes, x,
-                                                   sums + (chunk + c) * kSumsOfChunk, taken, lane,
-                                                   total);
-                }
-                __syncwarp();  // all lanes have read the stage before it is copied to
-                copy_next();
+            for (int side = 0; side < kSides; side++) {
+                ring[i][side].multiply(x, starts + chunk * kStartsOfChunk, per_start, lane,
+                                       total[side]);
             }
-            float* mine = of_unit + side * side_floats + warp * kTileRows * plan.n_kept;
-            if (2 * t < plan.n_kept) {
-                *reinterpret_cast<float2*>(mine + g * plan.n_kept + 2 * t) =
-                    make_float2(total[0], total[1]);
-                *reinterpret_cast<float2*>(mine + (g + 8) * plan.n_kept + 2 * t) =
-                    make_float2(total[2], total[3]);
+        };
+        for (int base = warp; base < n_chunks; base += kDepth * kWarps) {
+            if (base + (kDepth - 1) * kWarps < n_chunks && feed.has(kDepth - 1)) {
+#pragma unroll
+                for (int i = 0; i < kDepth; i++) {
+                    multiply(i, base + i * kWarps);
+                    feed.load(ring[i], i);
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < kDepth; i++) {
+                    if (base + i * kWarps < n_chunks) multiply(i, base + i * kWarps);
+                    if (feed.has(i)) feed.load(ring[i], i);
+                }
+            }
+            feed.next_group();
+        }
+        float* of_unit = sums + parity * unit_floats;
+        if (2 * t < plan.n_kept) {
+            float* mine = of_unit + warp * warp_floats + g * plan.n_kept + 2 * t;
+#pragma unroll
+            for (int side = 0; side < kSides; side++, mine += side_floats) {
+                *reinterpret_cast<float2*>(mine) = make_float2(total[side][0], total[side][1]);
+                *reinterpret_cast<float2*>(mine + 8 * plan.n_kept) =
+                    make_float2(total[side][2], total[side][3]);
             }
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        const int row = static_cast<int>(threadIdx.x) % kTileRows,
-                  column = static_cast<int>(threadIdx.x) / kTileRows;
-        const TileWeight& weight = weight_of(unit);
-        const int64_t j = int64_t{unit - weight.first_tile} * kTileRows + row;
-        if (column >= a.n_rows || j >= weight.n_rows) continue;
-        float inverse = 1;
-        if (a.norm != nullptr) {
-            float square = 0;
-            for (int w = 0; w < kWarps; w++) square += squares[w * kColumns + column];
-            inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
-        }
-        auto product = [&](int side, const float* bias) {
-            float sum = 0;
+        parity ^= 1;
+        storing = storing + n_storing < kWarps ? storing + n_storing : 0;
+        if (number >= n_products) continue;
+        const Product product(a, unit, number);
+        const bool is_swiglu = a.epilogue == Epilogue::kSwiglu;
+        // Rows of a pair lie one behind the other as the sides do.
+        const int row = number % Product::rows_of_unit(a);
+        const float* of_warp = of_unit + row * plan.n_kept + product.column;
+        float p = 0, up = 0, square = 0;
 #pragma unroll
-            for (int w = 0; w < kWarps; w++) {
-                sum += of_unit[side * side_floats + (w * kTileRows + row) * plan.n_kept + column];
-            }
-            return sum * inverse + (bias == nullptr ? 0 : bias[j]);
-        };
-        const float p = product(0, weight.bias);
-        float* to = a.out + column * a.out_stride + weight.column + j;
-        switch (a.epilogue) {
-            case Epilogue::kStore:
-                *to = p;
-                break;
-            case Epilogue::kAdd:
-                *to += p;
-                break;
-            case Epilogue::kSwiglu:
-                *to = p / (1 + __expf(-p)) * product(1, a.weights[1].bias);
-                break;
+        for (int w = 0; w < kWarps; w++, of_warp += warp_floats) {
+            p += of_warp[0];
+            if (kSides == 2 && is_swiglu) up += of_warp[side_floats];
         }
+        if (a.norm != nullptr) {
+            const float* of_row = squares + product.column * plan.n_parts;
+            for (int part = 0; part < plan.n_parts; part++) square += of_row[part];
+            const float inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
+            p *= inverse, up *= inverse;
+        }
+        if (product.is_there()) product.store(a, before, p, up);
     }
 }
 
-template <Codes codes, class Scaling>
-void launch(const MatvecArgs& a, const Context& c) {
-    using Stage = Stage<codes, Scaling>;
-    const auto kernel = matvec_kernel<codes, Scaling>;
-    CHECK(chunk_bytes(a.geometry) == Stage::kChunkBytes &&
-          scale_block(a.geometry) == Scaling::kBlock);
-    const SharedPlan plan = shared_plan_of(a.geometry, a.n_rows, a.epilogue);
+// How a call is cut up. Warps decide the order of sums: they follow from the weights' shape alone.
+struct MatvecPlan {
+    int n_warps = 8;
+    bool pairs = false;  // units of neighbours
+};
+
+int ceil_div(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+// Where there are few tiles of many columns more warps share each; where there are many tiles, two
+// share what is read of x.
+MatvecPlan plan_matvec(int n_tiles, int n_chunks, Epilogue epilogue) {
+    MatvecPlan plan;
+    if (n_tiles <= 192 && n_chunks >= 64) plan.n_warps = 16;
+    plan.pairs = epilogue != Epilogue::kSwiglu && n_tiles >= 2048;
+    return plan;
+}
+
+// Units of all weights, and of each.
+void number_units(MatvecArgs& a, bool pairs) {
+    a.n_units = 0;
+    if (a.epilogue == Epilogue::kSwiglu) {
+        a.n_units = a.weights[0].n_tiles, a.weights[1].first_unit = a.n_units;
+        return;
+    }
+    for (int i = 0; i < a.n_weights; i++) {
+        a.weights[i].first_unit = a.n_units;
+        a.n_units += ceil_div(a.weights[i].n_tiles, pairs ? 2 : 1);
+    }
+}
+
+template <class Chunk, int kWarps, int kSides>
+void launch_shape(const MatvecArgs& a, const Context& c) {
+    // As many chunks on their way as registers have room for, and half of a multiprocessor left
+    // for the kernel behind.
+    constexpr int kDepth = Chunk::kRegisters * kSides <= 16 ? 4 : 2;
+    constexpr int kBlocksAnSm = 16 / kWarps, kBlocksAtOnce = kBlocksAnSm;
+    const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm>;
+    const SharedPlan plan = shared_plan(
+        {a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock, a.norm != nullptr});
     const auto shared_bytes = static_cast<int>(plan.n_bytes);
     if (shared_bytes > 48 << 10) {
         check(
@@ -440,53 +496,69 @@ void launch(const MatvecArgs& a, const Context& c) {
             "matvec: shared memory");
     }
     const int blocks_an_sm =
-        std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAnSm);
-    const int grid = std::min(a.n_tiles / n_sides_of(a.epilogue), c.n_sms * blocks_an_sm);
-    launch_dependent(c, kernel, dim3(static_cast<unsigned>(grid)), kThreads,
-                     static_cast<size_t>(shared_bytes), "matvec", a);
+        std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAtOnce);
+    // So many that all have the same number of units, or one less.
+    const int n_turns = ceil_div(a.n_units, c.n_sms * blocks_an_sm);
+    launch_dependent(c, kernel, dim3(static_cast<unsigned>(ceil_div(a.n_units, n_turns))),
+                     32 * kWarps, static_cast<size_t>(shared_bytes), "matvec", a);
+}
+
+template <Codes codes, Scales scales, class T = void>
+void launch(MatvecArgs a, const Context& c) {
+    using Chunk = StreamedChunk<codes, scales, T>;
+    int n_tiles = 0;
+    for (int i = 0; i < a.n_weights; i++) n_tiles += a.weights[i].n_tiles;
+    const MatvecPlan cut = plan_matvec(n_tiles, a.geometry.n_chunks, a.epilogue);
+    number_units(a, cut.pairs);
+    if (cut.pairs || a.epilogue == Epilogue::kSwiglu) {
+        launch_shape<Chunk, 8, 2>(a, c);
+    } else if (cut.n_warps == 8) {
+        launch_shape<Chunk, 8, 1>(a, c);
+    } else {
+        launch_shape<Chunk, 16, 1>(a, c);
+    }
 }
 
 void launch_of_kind(const MatvecArgs& a, const Context& c) {
     const TileGeometry& g = a.geometry;
     switch (g.kind.codes) {
         case Codes::kBF16:
-            return launch<Codes::kBF16, NoScaling>(a, c);
+            return launch<Codes::kBF16, Scales::kNone>(a, c);
         case Codes::kF16:
-            return launch<Codes::kF16, NoScaling>(a, c);
+            return launch<Codes::kF16, Scales::kNone>(a, c);
         case Codes::kFour:
             switch (g.kind.scales) {
                 case Scales::kSmall:
-                    return launch<Codes::kFour, Scaling<Scales::kSmall>>(a, c);
+                    return launch<Codes::kFour, Scales::kSmall>(a, c);
                 case Scales::kSmallMin:
-                    return launch<Codes::kFour, Scaling<Scales::kSmallMin>>(a, c);
+                    return launch<Codes::kFour, Scales::kSmallMin>(a, c);
                 case Scales::kSuper:
-                    return launch<Codes::kFour, Scaling<Scales::kSuper>>(a, c);
+                    return launch<Codes::kFour, Scales::kSuper>(a, c);
                 case Scales::kSuper16:
-                    return launch<Codes::kFour, Scaling<Scales::kSuper16>>(a, c);
+                    return launch<Codes::kFour, Scales::kSuper16>(a, c);
                 case Scales::kSuper16Min:
-                    return launch<Codes::kFour, Scaling<Scales::kSuper16Min>>(a, c);
+                    return launch<Codes::kFour, Scales::kSuper16Min>(a, c);
                 default:
                     if (g.group_scale_bytes == 4)
-                        return launch<Codes::kFour, GroupScaling<float>>(a, c);
-                    if (g.group_scale_f16) return launch<Codes::kFour, GroupScaling<__half>>(a, c);
-                    return launch<Codes::kFour, GroupScaling<__nv_bfloat16>>(a, c);
+                        return launch<Codes::kFour, Scales::kGroup, float>(a, c);
+                    if (g.group_scale_f16)
+                        return launch<Codes::kFour, Scales::kGroup, __half>(a, c);
+                    return launch<Codes::kFour, Scales::kGroup, __nv_bfloat16>(a, c);
             }
         case Codes::kFive:
-            if (g.kind.scales == Scales::kSmall)
-                return launch<Codes::kFive, Scaling<Scales::kSmall>>(a, c);
+            if (g.kind.scales == Scales::kSmall) return launch<Codes::kFive, Scales::kSmall>(a, c);
             if (g.kind.scales == Scales::kSmallMin)
-                return launch<Codes::kFive, Scaling<Scales::kSmallMin>>(a, c);
-            return launch<Codes::kFive, Scaling<Scales::kSuper>>(a, c);
+                return launch<Codes::kFive, Scales::kSmallMin>(a, c);
+            return launch<Codes::kFive, Scales::kSuper>(a, c);
         case Codes::kSix:
-            return launch<Codes::kSix, Scaling<Scales::kSuper16>>(a, c);
+            return launch<Codes::kSix, Scales::kSuper16>(a, c);
         case Codes::kEight:
-            if (g.kind.scales == Scales::kSmall)
-                return launch<Codes::kEight, Scaling<Scales::kSmall>>(a, c);
+            if (g.kind.scales == Scales::kSmall) return launch<Codes::kEight, Scales::kSmall>(a, c);
             if (g.kind.scales == Scales::kSuper16)
-                return launch<Codes::kEight, Scaling<Scales::kSuper16>>(a, c);
-            if (g.group_scale_bytes == 4) return launch<Codes::kEight, GroupScaling<float>>(a, c);
-            if (g.group_scale_f16) return launch<Codes::kEight, GroupScaling<__half>>(a, c);
-            return launch<Codes::kEight, GroupScaling<__nv_bfloat16>>(a, c);
+                return launch<Codes::kEight, Scales::kSuper16>(a, c);
+            if (g.group_scale_bytes == 4) return launch<Codes::kEight, Scales::kGroup, float>(a, c);
+            if (g.group_scale_f16) return launch<Codes::kEight, Scales::kGroup, __half>(a, c);
+            return launch<Codes::kEight, Scales::kGroup, __nv_bfloat16>(a, c);
     }
 }
 
@@ -539,12 +611,11 @@ int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, i
         if (w.layout != &tiles_layout() || !same_kind(w, kind)) break;
         CHECK(w.n_cols() == x.n_cols);
         a.weights[a.n_weights++] = {device_plane<const uint8_t>(w),
-                                    a.geometry.part_bytes,
                                     linear.bias ? device_plane<const float>(linear.bias) : nullptr,
-                                    a.n_tiles,
+                                    0,
+                                    ceil_div(static_cast<int>(w.n_rows()), kTileRows),
                                     static_cast<int>(w.n_rows()),
                                     column};
-        a.n_tiles += static_cast<int>((w.n_rows() + kTileRows - 1) / kTileRows);
         column += w.n_rows();
     }
     launch_of_kind(a, c);
@@ -568,7 +639,12 @@ static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
     int n = kColumns;
     for (int i = 0; i < call.weights.n_weights; i++) {
         const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
-        while (n > 1 && shared_plan_of(g, n, call.epilogue).n_bytes > c.shared_bytes_a_block) n--;
+        auto n_bytes = [&] {
+            return shared_plan(
+                       {g.n_chunks, n, 2, 16, scale_block_of(g.kind.scales), call.norm != nullptr})
+                .n_bytes;
+        };
+        while (n > 1 && n_bytes() > c.shared_bytes_a_block) n--;
     }
     return n;
 }

@@ -46,6 +46,7 @@ struct ChunkCodes<Codes::kFour> {
     static constexpr int kBias = 128, kParts = 1;
     uint4 w;
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t*, int lane)
         : w(load_words(codes, lane)) {}
     __device__ void operand(int mma, int, uint32_t (&a)[4]) const {
@@ -59,6 +60,7 @@ struct ChunkCodes<Codes::kFive> {
     uint4 w;
     uint32_t h;
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t* high, int lane)
         : w(load_words(codes, lane)), h(reinterpret_cast<const uint32_t*>(high)[lane]) {}
     __device__ void operand(int mma, int, uint32_t (&a)[4]) const {
@@ -74,6 +76,7 @@ struct ChunkCodes<Codes::kSix> {
     uint4 w;
     uint2 h;
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t* high, int lane)
         : w(load_words(codes, lane)), h(reinterpret_cast<const uint2*>(high)[lane]) {}
     __device__ void operand(int mma, int, uint32_t (&a)[4]) const {
@@ -92,6 +95,7 @@ struct ChunkCodes<Codes::kEight> {
     static constexpr int kBias = 128 + 2048, kParts = 2;
     uint4 w[2];
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t*, int lane)
         : w{load_words(codes, lane), load_words(codes + 512, lane)} {}
     __device__ void operand(int mma, int part, uint32_t (&a)[4]) const {
@@ -109,6 +113,7 @@ struct ChunkCodes<Codes::kBF16> {
     static constexpr int kBias = 0, kParts = 1;
     uint4 w[4];
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t*, int lane) {
 #pragma unroll
         for (int m = 0; m < 4; m++) w[m] = load_words(codes + 512 * m, lane);
@@ -124,6 +129,7 @@ struct ChunkCodes<Codes::kF16> {
     static constexpr int kBias = 0, kParts = 2;
     uint4 w[4];
 
+    ChunkCodes() = default;
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t*, int lane) {
 #pragma unroll
         for (int m = 0; m < 4; m++) w[m] = load_words(codes + 512 * m, lane);

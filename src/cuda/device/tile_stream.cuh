@@ -1,0 +1,329 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/tile_codes.cuh"
+
+namespace ridge::cuda {
+
+// Chunks of weights in tiles (cuda/tiles.h) that come from global memory straight to the registers
+// of the warp that multiplies them: a tile lies in the order in which lanes hold it.
+
+// What is read once: it does not push anything out of L1. Volatile, so that it stays before the
+// wait for the kernel before.
+template <class T>
+__device__ inline T load_once(const uint8_t* at) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+    T x;
+    if constexpr (sizeof(T) == 16) {
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                     : "l"(at));
+    } else if constexpr (sizeof(T) == 8) {
+        asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(at));
+    } else {
+        asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(at));
+    }
+    return x;
+}
+
+// Codes of a chunk: the lane's, and their high bits.
+__device__ inline void load_codes(ChunkCodes<Codes::kFour>& c, const uint8_t* codes,
+                                  const uint8_t*) {
+    c.w = load_once<uint4>(codes);
+}
+__device__ inline void load_codes(ChunkCodes<Codes::kFive>& c, const uint8_t* codes,
+                                  const uint8_t* high) {
+    c.w = load_once<uint4>(codes), c.h = load_once<uint32_t>(high);
+}
+__device__ inline void load_codes(ChunkCodes<Codes::kSix>& c, const uint8_t* codes,
+                                  const uint8_t* high) {
+    c.w = load_once<uint4>(codes), c.h = load_once<uint2>(high);
+}
+template <Codes kCodes>
+__device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, const uint8_t*) {
+#pragma unroll
+    for (size_t i = 0; i < sizeof c.w / sizeof c.w[0]; i++) {
+        c.w[i] = load_once<uint4>(codes + 512 * i);
+    }
+}
+
+// Scales of a chunk for rows g and g + 8, and what they make of the sums of a block: `sums`, of
+// each row's two columns, began at -taken * x, x being the column's sum over the block's elements
+// and taken what codes have too much (start), so that
+//   total += scale * sums + add * x
+// `per_start` is -1 / taken.
+__device__ inline void add_scaled_sums(float scale, const float* sums, float* total) {
+    total[0] = fmaf(scale, sums[0], total[0]);
+    total[1] = fmaf(scale, sums[1], total[1]);
+}
+__device__ inline void add_scaled_sums(float scale, float add_per_start, const float* sums,
+                                       const float* start, float* total) {
+    total[0] = fmaf(add_per_start, start[0], fmaf(scale, sums[0], total[0]));
+    total[1] = fmaf(add_per_start, start[1], fmaf(scale, sums[1], total[1]));
+}
+
+// Elements along k that share a scale.
+constexpr int scale_block_of(Scales scales) {
+    if (scales == Scales::kNone) return 0;
+    return scales == Scales::kSuper16 || scales == Scales::kSuper16Min ? 16 : 32;
+}
+
+// Where what a lane has of a chunk lies. What is whole steps of 512 elements behind it is loaded by
+// addresses that differ by constants.
+struct ChunkSource {
+    const uint8_t *codes, *high, *scales, *supers;
+    int group_step, group_block;  // kGroup: bytes to the next step's, to the next block's scales
+
+    __device__ ChunkSource at(int64_t n_bytes) const {
+        return {codes + n_bytes,  high + n_bytes, scales + n_bytes,
+                supers + n_bytes, group_step,     group_block};
+    }
+};
+constexpr int kSourceStep = 512 / kTileChunk;  // chunks
+
+// Of a kind of scales, and where they are groups of their type. kBlock: elements that share a
+// scale; apply(): block `block` of the chunk's, sums[0], sums[1] and total[0], total[1] of row g,
+// the others of row g + 8.
+template <Scales kScales, class T = void>
+struct StreamedScales;
+
+template <>
+struct StreamedScales<Scales::kNone> {
+    static constexpr int kBlock = 0, kRegisters = 0;
+    __device__ static void open(ChunkSource&, const uint8_t*, const TileGeometry&, int, int) {}
+    __device__ void load(const ChunkSource&, int) {}
+};
+
+template <>
+struct StreamedScales<Scales::kSmall> {
+    static constexpr int kBlock = 32, kRegisters = 2;
+    uint2 w;  // row g: blocks 0, 1; row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        w = load_once<uint2>(from.scales + apart * kSourceStep * 64);
+    }
+    __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
+                          float (&total)[4]) const {
+        const float2 a = floats_of_f16(w.x), b = floats_of_f16(w.y);
+        add_scaled_sums(block == 0 ? a.x : a.y, sums, total);
+        add_scaled_sums(block == 0 ? b.x : b.y, sums + 2, total + 2);
+    }
+};
+
+template <>
+struct StreamedScales<Scales::kSmallMin> {
+    static constexpr int kBlock = 32, kRegisters = 4;
+    uint4 w;  // row g: d, m of block 0, of block 1; row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * 128 + lane / 4 * 16;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        w = load_once<uint4>(from.scales + apart * kSourceStep * 128);
+    }
+    __device__ void apply(int block, float per_start, const float (&start)[4],
+                          const float (&sums)[4], float (&total)[4]) const {
+        const float2 a = floats_of_f16(block == 0 ? w.x : w.y),
+                     b = floats_of_f16(block == 0 ? w.z : w.w);
+        add_scaled_sums(a.x, a.y * per_start, sums, start, total);
+        add_scaled_sums(b.x, b.y * per_start, sums + 2, start, total + 2);
+    }
+};
+
+template <>
+struct StreamedScales<Scales::kSuper> {
+    static constexpr int kBlock = 32, kRegisters = 4;
+    uint2 small;  // row g: scale, min of block 0, of block 1; row g + 8
+    uint2 super;  // row g: d, dmin; row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
+        from.supers = part + g.supers + chunk / 4 * 64 + lane / 4 * 8;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        small = load_once<uint2>(from.scales + apart * kSourceStep * 64);
+        super = load_once<uint2>(from.supers + apart * kSourceStep / 4 * 64);
+    }
+    __device__ void apply(int block, float per_start, const float (&start)[4],
+                          const float (&sums)[4], float (&total)[4]) const {
+        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
+        const float min_a = -a.y * per_start, min_b = -b.y * per_start;
+        add_scaled_sums(a.x * byte_of(small.x, 2 * block), min_a * byte_of(small.x, 2 * block + 1),
+                        sums, start, total);
+        add_scaled_sums(b.x * byte_of(small.y, 2 * block), min_b * byte_of(small.y, 2 * block + 1),
+                        sums + 2, start, total + 2);
+    }
+};
+
+template <>
+struct StreamedScales<Scales::kSuper16> {
+    static constexpr int kBlock = 16, kRegisters = 3;
+    uint2 small;     // row g: scales of the four mma; row g + 8
+    uint32_t super;  // d of row g, of row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
+        from.supers = part + g.supers + chunk / 4 * 32 + lane / 4 * 4;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        small = load_once<uint2>(from.scales + apart * kSourceStep * 64);
+        super = load_once<uint32_t>(from.supers + apart * kSourceStep / 4 * 32);
+    }
+    __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
+                          float (&total)[4]) const {
+        const float2 d = floats_of_f16(super);
+        add_scaled_sums(d.x * signed_byte_of(small.x, block), sums, total);
+        add_scaled_sums(d.y * signed_byte_of(small.y, block), sums + 2, total + 2);
+    }
+};
+
+template <>
+struct StreamedScales<Scales::kSuper16Min> {
+    static constexpr int kBlock = 16, kRegisters = 6;
+    uint4 small;  // row g: scale, min of the four mma; row g + 8
+    uint2 super;  // row g: d, dmin; row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * 128 + lane / 4 * 16;
+        from.supers = part + g.supers + chunk / 4 * 64 + lane / 4 * 8;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        small = load_once<uint4>(from.scales + apart * kSourceStep * 128);
+        super = load_once<uint2>(from.supers + apart * kSourceStep / 4 * 64);
+    }
+    __device__ void apply(int block, float per_start, const float (&start)[4],
+                          const float (&sums)[4], float (&total)[4]) const {
+        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
+        const float min_a = -a.y * per_start, min_b = -b.y * per_start;
+        const uint32_t first = block < 2 ? small.x : small.y,
+                       second = block < 2 ? small.z : small.w;
+        const int at = block % 2 * 2;
+        add_scaled_sums(a.x * byte_of(first, at), min_a * byte_of(first, at + 1), sums, start,
+                        total);
+        add_scaled_sums(b.x * byte_of(second, at), min_b * byte_of(second, at + 1), sums + 2, start,
+                        total + 2);
+    }
+};
+
+// T: f16, bf16 or float.
+template <class T>
+struct StreamedScales<Scales::kGroup, T> {
+    static constexpr int kBlock = 32, kRegisters = 2 * sizeof(T);
+    using Pair = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
+    Pair w[2];  // of each block: row g: scale, bias; row g + 8
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        constexpr int kGroupBytes = 8 * static_cast<int>(sizeof(Pair));
+        const int group = chunk * kTileChunk / g.group_size,
+                  second = (chunk * kTileChunk + 32) / g.group_size;
+        from.scales = part + g.scales + group * kGroupBytes + lane / 4 * (kGroupBytes / 8);
+        from.group_step = kSourceStep * kTileChunk / g.group_size * kGroupBytes;
+        from.group_block = (second - group) * kGroupBytes;
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        w[0] = load_once<Pair>(from.scales + apart * from.group_step);
+        w[1] = load_once<Pair>(from.scales + apart * from.group_step + from.group_block);
+    }
+    __device__ void apply(int block, float per_start, const float (&start)[4],
+                          const float (&sums)[4], float (&total)[4]) const {
+        T of_block[4];
+        memcpy(of_block, &w[block], sizeof of_block);
+        add_scaled_sums(group_number(of_block[0]), group_number(of_block[1]) * per_start, sums,
+                        start, total);
+        add_scaled_sums(group_number(of_block[2]), group_number(of_block[3]) * per_start, sums + 2,
+                        start, total + 2);
+    }
+};
+
+// A chunk as a warp holds it.
+template <Codes kCodes, Scales kScales, class T = void>
+struct StreamedChunk {
+    using Scaling = StreamedScales<kScales, T>;
+    static constexpr int kBlock = Scaling::kBlock;
+    // What is taken away from the sums of codes: the bias of ChunkCodes; a format's own offset is
+    // added.
+    static constexpr int kBias = ChunkCodes<kCodes>::kBias;
+
+    ChunkCodes<kCodes> codes;
+    Scaling scales;
+    static constexpr int kRegisters =
+        (code_bytes(kCodes) + high_bytes(kCodes)) / 128 + Scaling::kRegisters;
+
+    // Chunk `chunk` of a part, and the ones behind it.
+    __device__ static ChunkSource open(const uint8_t* part, const TileGeometry& g, int chunk,
+                                       int lane) {
+        ChunkSource from{};
+        from.codes = part + chunk * code_bytes(kCodes) + 16 * lane;
+        from.high = part + g.high + chunk * high_bytes(kCodes) + high_bytes(kCodes) / 32 * lane;
+        Scaling::open(from, part, g, chunk, lane);
+        return from;
+    }
+    // From a chunk to one that is n_chunks, a multiple of a step, behind it, in a part that lies
+    // n_bytes behind.
+    __device__ static void advance(ChunkSource& from, int n_chunks, int64_t n_bytes) {
+        from.codes += n_bytes + n_chunks * code_bytes(kCodes);
+        from.high += n_bytes + n_chunks * high_bytes(kCodes);
+        from.supers += n_bytes + n_chunks / 4 * super_bytes(kScales);
+        from.scales +=
+            n_bytes + (kScales == Scales::kGroup ? n_chunks / kSourceStep * from.group_step
+                                                 : n_chunks * scale_bytes(kScales));
+    }
+    // What lies `apart` steps behind.
+    __device__ void load(const ChunkSource& from, int apart) {
+        load_codes(codes, from.codes + apart * kSourceStep * code_bytes(kCodes),
+                   from.high + apart * kSourceStep * high_bytes(kCodes));
+        scales.load(from, apart);
+    }
+
+    // total += the chunk's 16 rows times the columns of x. x: the lane's sixteen elements of its
+    // column; starts: of the chunk's blocks, [..][4 t] {column 2 t, 2 t + 1, and both again}.
+    __device__ void multiply(const uint4 (&x)[2], const float4* starts, float per_start, int lane,
+                             float (&total)[4]) const {
+        auto multiply_sixteen = [&](int m, float(&to)[4]) {
+            const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
+#pragma unroll
+            for (int p = 0; p < ChunkCodes<kCodes>::kParts; p++) {
+                uint32_t operand[4];
+                codes.operand(m, p, operand);
+                mma_bf16(to, operand, b);
+            }
+        };
+        if constexpr (kBlock == 0) {
+#pragma unroll
+            for (int m = 0; m < 4; m++) multiply_sixteen(m, total);
+        } else {
+            constexpr int kMmas = kBlock / 16, kBlocks = 4 / kMmas;
+            float starts_of[kBlocks][4], sums[kBlocks][4];
+#pragma unroll
+            for (int block = 0; block < kBlocks; block++) {
+                const float4 start = starts[4 * block + lane % 4];
+                const float four[4] = {start.x, start.y, start.z, start.w};
+#pragma unroll
+                for (int i = 0; i < 4; i++) starts_of[block][i] = sums[block][i] = four[i];
+            }
+#pragma unroll
+            for (int i = 0; i < kMmas; i++) {
+#pragma unroll
+                for (int block = 0; block < kBlocks; block++) {
+                    multiply_sixteen(block * kMmas + i, sums[block]);
+                }
+            }
+#pragma unroll
+            for (int block = 0; block < kBlocks; block++) {
+                scales.apply(block, per_start, starts_of[block], sums[block], total);
+            }
+        }
+    }
+};
+
+}  // namespace ridge::cuda
