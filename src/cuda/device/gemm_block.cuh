@@ -56,89 +56,81 @@ class GemmStore {
   private:
     static constexpr int kEights = GemmSums<Shape>::kEights;
 
-    // Of the slots of a warp that are of one weight, which are neighbours.
+    // Of a warp's slots that are of one weight, which are neighbours: what the lane stores.
     template <int n_parts>
-    struct Rows {
-        int n;                   // from the lane's first row on, that exist
+    struct Place {
+        int n_rows, n_tokens;    // from the lane's first on, that exist
         float bias[n_parts][2];  // of rows g and g + 8
-        float* out;              // of the first row, token 0
+        float* out;              // of the first row and token
+        int64_t stride;          // from one token to the next
 
-        __device__ Rows(const GemmArgs& a, const WeightPart& first, bool stored) {
+        __device__ Place(const GemmArgs& a, const WeightPart& first, int first_token)
+            : n_tokens(a.n_tokens - first_token), stride(a.out_stride) {
             const GemmWeight& weight = a.weights[first.weight];
             const int row = first.part * kTileRows + lane_of_thread() / 4;
-            n = weight.n_rows - row;
-            out = stored ? a.out + weight.column + row : nullptr;
+            n_rows = weight.n_rows - row;
+            out = a.out + first_token * stride + weight.column + row;
 #pragma unroll
             for (int w = 0; w < n_parts; w++) {
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    const bool exists = offset(w, h) < n && weight.bias != nullptr;
-                    bias[w][h] = exists ? weight.bias[row + offset(w, h)] : 0;
+                    const bool exists = kTileRows * w + 8 * h < n_rows && weight.bias != nullptr;
+                    bias[w][h] = exists ? weight.bias[row + kTileRows * w + 8 * h] : 0;
                 }
             }
         }
-        __device__ static constexpr int offset(int w, int h) {
-            return kTileRows * w + 8 * h;
+
+        // What exists of sums e of part w with n eights of tokens, from token `first` on.
+        template <int n, class Use>
+        __device__ void for_each(int first, Use use) const {
+            float* at = out + first * stride;
+#pragma unroll
+            for (int j = 0; j < n; j++, at += 8 * stride) {
+#pragma unroll
+                for (int w = 0; w < n_parts; w++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int row = kTileRows * w + e / 2 * 8;
+                        if (row >= n_rows || first + 8 * j + e % 2 >= n_tokens) continue;
+                        use(at[e % 2 * stride + row], j, w, e);
+                    }
+                }
+            }
         }
     };
 
     template <bool kAdds>
     __device__ void store_rows(const GemmSums<Shape>& sums) const {
         constexpr int kParts = Shape::kWeightParts;
-        const Rows<kParts> rows(a_, tile_.part(a_, first_slot_), true);
+        const Place<kParts> place(a_, tile_.part(a_, first_slot_), first_token_);
+        // So many loads in flight as there is room for.
+        constexpr int kAtOnce = kAdds ? kLoads / (4 * kParts) : kEights;
 #pragma unroll
-        for (int j = 0; j < kEights; j++) {
-            const int token = first_token_ + 8 * j;
-            float* out = rows.out + token * a_.out_stride;
-            float before[kParts][4] = {};
+        for (int first = 0; first < kEights; first += kAtOnce) {
+            float before[kAtOnce][kParts][4] = {};
             if constexpr (kAdds) {
-#pragma unroll
-                for (int w = 0; w < kParts; w++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        const int at = rows.offset(w, e / 2);
-                        if (at < rows.n && token + e % 2 < a_.n_tokens) {
-                            before[w][e] = out[e % 2 * a_.out_stride + at];
-                        }
-                    }
-                }
+                place.template for_each<kAtOnce>(
+                    8 * first, [&](float& to, int j, int w, int e) { before[j][w][e] = to; });
             }
-#pragma unroll
-            for (int w = 0; w < kParts; w++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int at = rows.offset(w, e / 2);
-                    if (at < rows.n && token + e % 2 < a_.n_tokens) {
-                        const float p = sums.of[w][j][e] + rows.bias[w][e / 2];
-                        out[e % 2 * a_.out_stride + at] = kAdds ? before[w][e] + p : p;
-                    }
-                }
-            }
+            place.template for_each<kAtOnce>(8 * first, [&](float& to, int j, int w, int e) {
+                const float p = sums.of[w][first + j][e] + place.bias[w][e / 2];
+                to = kAdds ? before[j][w][e] + p : p;
+            });
         }
     }
 
     __device__ void store_swiglu(const GemmSums<Shape>& sums) const {
         constexpr int kHalf = Shape::kWeightParts / 2;
-        const Rows<kHalf> gate(a_, tile_.part(a_, first_slot_), true);
-        const Rows<kHalf> up(a_, tile_.part(a_, first_slot_ + kHalf), false);
-#pragma unroll
-        for (int j = 0; j < kEights; j++) {
-            const int token = first_token_ + 8 * j;
-            float* out = gate.out + token * a_.out_stride;
-#pragma unroll
-            for (int w = 0; w < kHalf; w++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int at = gate.offset(w, e / 2);
-                    if (at < gate.n && token + e % 2 < a_.n_tokens) {
-                        const float g = sums.of[w][j][e] + gate.bias[w][e / 2];
-                        const float u = sums.of[kHalf + w][j][e] + up.bias[w][e / 2];
-                        out[e % 2 * a_.out_stride + at] = g / (1 + __expf(-g)) * u;
-                    }
-                }
-            }
-        }
+        const Place<kHalf> place(a_, tile_.part(a_, first_slot_), first_token_);
+        const Place<kHalf> up(a_, tile_.part(a_, first_slot_ + kHalf), first_token_);
+        place.template for_each<kEights>(0, [&](float& to, int j, int w, int e) {
+            const float g = sums.of[w][j][e] + place.bias[w][e / 2];
+            const float u = sums.of[kHalf + w][j][e] + up.bias[w][e / 2];
+            to = __fdividef(g, 1 + __expf(-g)) * u;
+        });
     }
+
+    static constexpr int kLoads = 32;  // of a lane, at once
 
     const GemmArgs& a_;
     const GemmTile<Shape>& tile_;
