@@ -47,7 +47,7 @@ PromptKernel kernel_of(const KvLayer& kv, int shared_bytes_a_block) {
         if (kv.k_dtype == DType::kBF16) return kernel_of_type<DType::kBF16>(kv.d_head);
         if (kv.k_dtype == DType::kQ8_0) return kernel_of_type<DType::kQ8_0>(kv.d_head);
     }
-    using Any = Shape<kAny, kAny, 1, 4, 1>;
+    using Any = Shape<kAny, kAny, 1, 4, 1, true>;
     int n_warps = Any::kMostWarps;
     while (n_warps > 1 && Any(kv.d_head).shared_bytes(n_warps) > shared_bytes_a_block) n_warps /= 2;
     return kernel_of<Any>(kv.d_head, n_warps);

@@ -87,7 +87,7 @@ class Queries {
                                        int lane)
         : s_(s) {
         if constexpr (S::kQueriesAreShared) {
-            shared_ = reinterpret_cast<uint4*>(shared + s.raw_offset() + s.raw_bytes()) +
+            shared_ = reinterpret_cast<uint4*>(shared + s.query_offset()) +
                       warp * S::kStrips * n_steps() * S::kQueryParts * 32 + lane;
         }
 #pragma unroll

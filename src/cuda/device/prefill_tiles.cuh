@@ -31,8 +31,9 @@ constexpr int q8_tile_bytes(int d) {
 }
 
 // What a kernel is made for. kAny in place of d_head: every multiple of 16 up to 256; in place of a
-// type: K and V of any. A warp takes Strips strips of 16 pairs.
-template <int D, int Type, int Strips, int Warps, int BlocksAnSm>
+// type: K and V of any. A warp takes Strips strips of 16 pairs. Queries stay in registers, or in
+// shared memory where registers are too few.
+template <int D, int Type, int Strips, int Warps, int BlocksAnSm, bool SharedQueries = false>
 struct Shape {
     static constexpr int kType = Type, kStrips = Strips, kMostWarps = Warps;
     static constexpr int kBlocksAnSm = BlocksAnSm;
@@ -57,19 +58,18 @@ struct Shape {
 
     __host__ __device__ int k_bytes() const { return k_bytes_of(d); }  // of one part
     __host__ __device__ int tile_bytes() const { return k_bytes_of(d) + v_bytes_of(d); }
-    // Direct: two turns of K and V; else K and V in parts, then a page as it lies in the cache,
-    // which of any type is not fetched ahead, then queries where registers do not hold them.
+    // Direct: two turns of K and V; else K and V in parts, and behind them a page as it lies in
+    // the cache, which of any type is not fetched ahead. Then queries.
     __host__ __device__ int raw_offset() const { return kTileParts * tile_bytes(); }
-    __host__ __device__ int raw_bytes() const {
-        return kType == int(DType::kQ8_0) ? 2 * q8_tile_bytes(d) : 0;
-    }
-    static constexpr bool kQueriesAreShared = Type == kAny;
-    __host__ __device__ int query_bytes(int warps) const {
-        return kQueriesAreShared ? warps * kStrips * (d / 16) * kQueryParts * 512 : 0;
-    }
-    __host__ __device__ int shared_bytes(int warps) const {
+    __host__ __device__ int query_offset() const {
         if (kIsDirect) return 2 * tile_bytes();
-        return kTileParts * tile_bytes() + raw_bytes() + query_bytes(warps);
+        return raw_offset() + (kType == int(DType::kQ8_0) ? 2 * q8_tile_bytes(d) : 0);
+    }
+    static constexpr bool kQueriesAreShared = SharedQueries;
+    __host__ __device__ int shared_bytes(int warps) const {
+        constexpr int kLaneBytes = 16 * 32;  // of 16 elements of a strip's queries
+        return query_offset() +
+               (kQueriesAreShared ? warps * kStrips * (d / 16) * kQueryParts * kLaneBytes : 0);
     }
 
     // Two numbers of operands, and back.
