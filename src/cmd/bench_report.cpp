@@ -275,7 +275,9 @@ void BenchReport::add_row(const BenchResult& result) {
     }
     const ModelInfo& model = result.model;
     if (!model.gpu.empty()) {
-        gpu_ = fmt::format("{}, driver {}, {}; ", model.gpu, model.driver, model.runtime);
+        gpu_ = fmt::format("{}, {}{}; ", model.gpu,
+                           model.driver.empty() ? "" : fmt::format("driver {}, ", model.driver),
+                           model.runtime);
     }
     if (!model.fallbacks.empty()) {
         std::string note = fmt::format("{}, {}: {}", name_of(model), model.checkpoint,

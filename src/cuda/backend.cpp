@@ -72,32 +72,36 @@ class CudaBackend : public Backend {
     DeviceFacts facts() const override { return cuda_facts(device_); }
 
     uint64_t free_memory_bytes() const override {
-        use();
+        use("free memory");
         size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "free memory");
         return within_limit(free);
     }
 
     Buffer alloc(size_t n_bytes) override {
-        use();
+        use("memory of the device");
         if (n_bytes == 0) return {};
         const uint64_t free = free_memory_bytes();
         void* data = nullptr;
-        if (n_bytes > free || malloc(&data, n_bytes) != cudaSuccess) {
+        const cudaError_t status =
+            n_bytes > free ? cudaErrorMemoryAllocation : malloc(&data, n_bytes);
+        if (status == cudaErrorMemoryAllocation) {
             cudaGetLastError();
             throw Error(
                 "{}: no memory for {:.3f} GB, {:.3f} GB free; try a smaller -c, or a model "
                 "of fewer bits",
                 name_, 1e-9 * static_cast<double>(n_bytes), 1e-9 * static_cast<double>(free));
         }
+        check(status, "memory of the device");
+        Buffer buffer(data, n_bytes, [](void* at, size_t) { cudaFree(at); });
         used_bytes_ += n_bytes;
-        check(cudaMemsetAsync(data, 0, n_bytes, stream_.get()), "clearing memory");
-        return {data, n_bytes, [](void* at, size_t) { cudaFree(at); }};
+        check(cudaMemsetAsync(data, 0, n_bytes, stream_.get()), "memory of the device");
+        return buffer;
     }
 
     bool can_stream() const override { return true; }
     void place(const WeightPlacement& placement) override {
-        use();
+        use("memory for weights");
         // Weights lie one behind the other, as a step reads them.
         weights_.push_back(alloc(static_cast<size_t>(placement.resident_bytes)));
         weights_end_ = weights_.back().data();
@@ -111,7 +115,7 @@ class CudaBackend : public Backend {
 
     void prepare(std::span<Tensor* const> weights, const Layout& layout, int layer,
                  const PrepareEvents& events) override {
-        use();
+        use("upload");
         if (!upload_) upload_.emplace(pool_, stream_.get());
         for (Tensor* weight : weights) {
             const auto n_bytes = static_cast<size_t>(least_bytes(*weight, layout));
@@ -151,7 +155,7 @@ class CudaBackend : public Backend {
 
     int64_t step_bytes(const Model& model, const Layout& packed, const KvCache& kv, int n_rows,
                        int n_logit_rows) override {
-        use();
+        use("planning");
         Model prepared = model;
         Weights& weights = prepared.weights;
         const bool tied = model.config.tied_head;
@@ -168,7 +172,7 @@ class CudaBackend : public Backend {
 
     std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
                                int n_logit_rows) override {
-        use();
+        use("planning");
         check(cudaStreamSynchronize(stream_.get()), "planning");
         graphs_.clear();
         upload_.reset();  // weights are there: its pinned memory is not needed again
@@ -183,7 +187,7 @@ class CudaBackend : public Backend {
     }
 
     Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
-        use();
+        use("step");
         if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
             cuda::lose_device(stream_.get());
         }
@@ -195,13 +199,13 @@ class CudaBackend : public Backend {
 
     StepResult wait(Ticket ticket) override {
         CHECK(ticket.id == n_steps_);
-        use();
+        use("step");
         check(cudaStreamSynchronize(stream_.get()), "step");
         return std::move(result_);
     }
 
     double measure_read_gbps(const Model& model) override {
-        use();
+        use("reading memory");
         std::vector<std::span<const std::byte>> runs;
         for_each_tensor(model.weights, model.config.tied_head, [&](const Tensor& tensor) {
             if (&tensor == &model.weights.embedding && !model.config.tied_head) return;
@@ -212,13 +216,13 @@ class CudaBackend : public Backend {
         return cuda::measure_read_gbps(joined(std::move(runs)), stream_.get());
     }
     double measure_link_gbps() override {
-        use();
+        use("measuring the link");
         return stream_of_weights_ ? stream_of_weights_->measure_gbps() : 0;
     }
 
   private:
     // The runtime's calls go to the calling thread's device.
-    void use() const { check(cudaSetDevice(device_.index), "choosing the device"); }
+    void use(std::string_view what) const { check(cudaSetDevice(device_.index), what); }
 
     cudaError_t malloc(void** data, size_t n_bytes) {
         if (fault_.kind == Fault::kFull && n_allocations_++ >= fault_.after) {

@@ -39,8 +39,8 @@ void check_memory(const Backend& backend, const Config& config, DType k_dtype, D
 
 // What is told of layers that are streamed.
 StreamInfo describe_stream(const OpenOptions& options, const Backend& backend,
-                           const WeightPlacement& placement, uint64_t memory_bytes,
-                           const std::string& cache) {
+                           const WeightPlacement& placement, const PrepareOptions& prepare,
+                           size_t kv_bytes) {
     StreamInfo info;
     info.n_layers = static_cast<int>(placement.streamed.size());
     if (info.n_layers == 0) return info;
@@ -51,8 +51,11 @@ StreamInfo describe_stream(const OpenOptions& options, const Backend& backend,
     const std::string why =
         options.stream_weights
             ? std::string("as asked by --stream-weights")
-            : fmt::format("since {:.2f} GB of weights and {} do not fit in {:.2f} GB",
-                          1e-9 * weight_bytes, cache, 1e-9 * static_cast<double>(memory_bytes));
+            : fmt::format("since weights, {} and steps take {:.2f} GB and {:.2f} GB are free",
+                          prepare.cache,
+                          1e-9 * (weight_bytes + static_cast<double>(kv_bytes) +
+                                  static_cast<double>(prepare.step_bytes)),
+                          1e-9 * static_cast<double>(prepare.memory_bytes));
     info.reason = fmt::format(
         "{}: {} streamed from the host's memory, {}; {:.0f} % of the weights stay on "
         "the device",
@@ -256,7 +259,7 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
             placement.device_bytes() + prepare.step_bytes + static_cast<int64_t>(impl.kv.n_bytes());
     }
     impl.info.stream =
-        describe_stream(options, *impl.backend, placement, free_bytes, prepare.cache);
+        describe_stream(options, *impl.backend, placement, prepare, impl.kv.n_bytes());
     impl.info.device_reason = std::move(device.reason);
     impl.info.fallbacks = std::move(fallbacks);
     impl.info.load_ms = timer.elapsed_ms() - check_ms;
