@@ -141,25 +141,28 @@ void add_long_decodes(std::vector<Case>& cases) {
     }
 }
 
-// Prompts' last rows in contexts whose positions kernels sum up in several pieces.
-void add_long_prompts(std::vector<Case>& cases) {
-    struct Long {
+// Prompts' last rows in contexts whose positions kernels sum up in several pieces, and heads of
+// every kind of width.
+void add_prompts(std::vector<Case>& cases) {
+    struct Prompt {
         int64_t n_ctx, n_rows;
         int ratio, d_head;
         size_t types;
         bool paged;
     };
-    constexpr Long kLong[] = {
+    constexpr Prompt kPrompts[] = {
         {1030, 40, 4, 64, 0, true},   {1024, 33, 5, 64, 3, false},  {2080, 40, 3, 64, 2, true},
         {1090, 17, 8, 128, 0, false}, {1025, 9, 4, 128, 3, true},   {2049, 20, 1, 128, 2, false},
         {1050, 30, 2, 96, 5, true},   {1100, 12, 3, 256, 4, false}, {1025, 3, 17, 80, 0, true},
+        {70, 30, 2, 16, 0, true},     {65, 65, 3, 32, 3, false},    {200, 50, 1, 48, 4, true},
+        {129, 40, 6, 112, 2, false},  {130, 20, 1, 160, 3, true},   {90, 30, 2, 240, 1, false},
     };
-    for (const Long& c : kLong) {
+    for (const Prompt& c : kPrompts) {
         Case one = attention({sequence(c.n_ctx, c.n_rows)}, 1, c.ratio, c.d_head,
                              kCacheTypes[c.types], c.paged);
-        cases.push_back(finish_case(one, "long prompt"));
+        cases.push_back(finish_case(one, "prompt"));
         one.masked = true;
-        cases.push_back(finish_case(one, "long prompt"));
+        cases.push_back(finish_case(one, "prompt"));
     }
 }
 
@@ -220,7 +223,7 @@ void add_attention_cases(std::vector<Case>& cases) {
     add_lengths(cases);
     add_shapes(cases);
     add_long_decodes(cases);
-    add_long_prompts(cases);
+    add_prompts(cases);
     add_batches(cases);
     add_extremes(cases);
 }
