@@ -249,10 +249,21 @@ bool in_tiles(const Tensor& weight) {
     return weight.layout == &tiles_layout();
 }
 
-bool has_decode_rows(const Step& s) {
-    return std::any_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {
-        return span.row_class == RowClass::kDecode;
-    });
+// use(row_class, first, n) for rows that are neighbours and of one class, which are all of the
+// step's while it is called.
+template <class Use>
+void for_each_class(Step& s, Use use) {
+    const std::span<const SequenceSpan> spans = s.spans;
+    for (auto span = spans.begin(); span != spans.end();) {
+        const int32_t first = span->first_row;
+        SequenceSpan rows{0, 0, span->row_class, {}};
+        for (; span != spans.end() && span->row_class == rows.row_class; span++) {
+            rows.n_rows += span->n_rows;
+        }
+        s.spans = {&rows, 1};
+        use(rows.row_class, first, rows.n_rows);
+    }
+    s.spans = spans;
 }
 
 void matmul_below(Step& s, const Rows& x, const LinearGroup& weights, const Rows& out) {
@@ -320,50 +331,58 @@ void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles) {
     }
 }
 
-// Neighbouring rows of one class together.
 void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out) {
     CHECK(out.n_cols == weights.d_out() && out.n_rows == x.n_rows);
-    for (auto span = s.spans.begin(); span != s.spans.end();) {
-        const RowClass row_class = span->row_class;
-        const int64_t first = span->first_row;
-        int64_t n = 0;
-        for (; span != s.spans.end() && span->row_class == row_class; span++) n += span->n_rows;
+    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
+        const Rows some = x.slice(first, n), to = out.slice(first, n);
         if (row_class == RowClass::kPrompt) {
-            multiply_prompt(s, x.slice(first, n), weights, out.slice(first, n));
+            multiply_prompt(s, some, weights, to);
         } else {
-            matmul_below(s, x.slice(first, n), weights, out.slice(first, n));
+            matmul_below(s, some, weights, to);
         }
-    }
+    });
 }
 
-// A stage as one call, or by what is below. Batches of both classes go below, too: of them is known
-// only that there may be some, when planning.
+// A stage whose rows of prompts are one call; of decode rows, and where that is not possible, by
+// what is below: below(first, n). When planning for prompts, decode rows may come among them, too.
 template <class Below>
 static void run_stage(Step& s, const GemmCall& call, Below below) {
-    if (has_decode_rows(s) || !is_gemm(call)) return below();
-    if (s.planning) {
-        ScratchScope scope(s.memory);
-        below();
-    }
-    run_gemm(s, call);
+    if (!is_gemm(call)) return below(0, call.x.n_rows);
+    for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
+        ScratchScope scope(s.memory);  // kernels run in the stream's order
+        if (row_class == RowClass::kDecode) return below(first, n);
+        if (s.planning) {
+            ScratchScope scope_of_decode(s.memory);
+            below(first, n);
+        }
+        GemmCall some = call;
+        some.x = call.x.slice(first, n), some.out = call.out.slice(first, n);
+        run_gemm(s, some);
+    });
 }
 
 void attn_out_of_prompts(Step& s, const Layer& layer, Rows a, Rows x) {
     GemmCall call{a, layer.o, x};
     call.epilogue = Epilogue::kAdd;
-    run_stage(s, call, [&] { s.stages.attn_out.below("gemm", s, layer, a, x); });
+    run_stage(s, call, [&](int64_t first, int64_t n) {
+        s.stages.attn_out.below("gemm", s, layer, a.slice(first, n), x.slice(first, n));
+    });
 }
 
 void ffn_in_of_prompts(Step& s, const Layer& layer, Rows x, Rows out) {
     GemmCall call{x, {layer.gate, layer.up}, out};
     call.norm = &layer.ffn_norm, call.eps = s.config.norm_eps, call.epilogue = Epilogue::kSwiglu;
-    run_stage(s, call, [&] { s.stages.ffn_in.below("gemm", s, layer, x, out); });
+    run_stage(s, call, [&](int64_t first, int64_t n) {
+        s.stages.ffn_in.below("gemm", s, layer, x.slice(first, n), out.slice(first, n));
+    });
 }
 
 void ffn_out_of_prompts(Step& s, const Layer& layer, Rows f, Rows x) {
     GemmCall call{f, layer.down, x};
     call.epilogue = Epilogue::kAdd;
-    run_stage(s, call, [&] { s.stages.ffn_out.below("gemm", s, layer, f, x); });
+    run_stage(s, call, [&](int64_t first, int64_t n) {
+        s.stages.ffn_out.below("gemm", s, layer, f.slice(first, n), x.slice(first, n));
+    });
 }
 
 }  // namespace ridge::cuda

@@ -29,8 +29,8 @@ void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles = GemmTiles::kFitti
 // matmul of rows of prompts; decode rows, and weights without tiles, go to the entry below.
 void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out);
 
-// Stages of prompt rows with residuals and SwiGLU within the products. Batches with decode rows,
-// and weights without tiles, go to the entry below.
+// Stages of prompt rows with residuals and SwiGLU within the products. Decode rows, and weights
+// without tiles, go to the entry below.
 void attn_out_of_prompts(Step& s, const Layer& layer, Rows a, Rows x);
 void ffn_in_of_prompts(Step& s, const Layer& layer, Rows x, Rows out);
 void ffn_out_of_prompts(Step& s, const Layer& layer, Rows f, Rows x);

@@ -167,15 +167,39 @@ constexpr SequenceSpan kMixed[] = {
     {2, 70, RowClass::kPrompt, {}},  {72, 30, RowClass::kPrompt, {}},
     {102, 1, RowClass::kDecode, {}}, {103, 9, RowClass::kPrompt, {}}};
 constexpr int64_t kMixedRows = 112;
+constexpr SequenceSpan kDecode[] = {{0, kMixedRows, RowClass::kDecode, {}}};
+constexpr SequenceSpan kPrompt[] = {{0, kMixedRows, RowClass::kPrompt, {}}};
 
-void matmul_of_mixed(Step& s, Rows x, LinearGroup weights, Rows out) {
-    s.spans = kMixed;
-    s.ops.matmul.below("test", s, x, weights, out);
+// call(s) with a step of these rows, on the tables of the checkpoint. What is planned is a step of
+// one class, as backends plan it.
+template <const auto& spans, class Call>
+void with_spans(const Step& given, const Config& config, Call call) {
+    const Tables tables =
+        resolve_tables(cuda_checkpoints(), "gemm", {.kernels = given.tables.kernels});
+    Step s{tables,      tables.ops,   tables.stages, config,        given.rope_table,
+           given.batch, given.memory, given.pool,    given.planning};
+    s.spans = spans;
+    if (s.planning && std::size(spans) > 1) s.spans = kPrompt;
+    call(s);
 }
-void matmul_of_decode(Step& s, Rows x, LinearGroup weights, Rows out) {
-    constexpr SequenceSpan kAll{0, kMixedRows, RowClass::kDecode, {}};
-    s.spans = {&kAll, 1};
-    s.ops.matmul.below("test", s, x, weights, out);
+
+template <const auto& spans>
+void matmul_of(Step& given, Rows x, LinearGroup weights, Rows out) {
+    with_spans<spans>(given, given.config, [&](Step& s) { s.ops.matmul(s, x, weights, out); });
+}
+
+void expect_same_by_class(Runner& runner, const Case& c, Matmul mixed, Matmul decode,
+                          Matmul prompt) {
+    SCOPED_TRACE(fmt::format("{}, RIDGE_SEED={}", c.name, test_seed()));
+    const Outputs together = runner.run(c, mixed);
+    const Outputs decode_alone = runner.run(c, decode), prompt_alone = runner.run(c, prompt);
+    EXPECT_EQ(together.fault, "");
+    for (const SequenceSpan& span : kMixed) {
+        const bool is_decode = span.row_class == RowClass::kDecode;
+        for (int64_t i = span.first_row; i < span.first_row + span.n_rows; i++) {
+            expect_same_row(together, i, is_decode ? decode_alone : prompt_alone, i);
+        }
+    }
 }
 
 TEST(Gemm, rows_of_each_class_are_what_they_are_alone) {
@@ -185,17 +209,42 @@ TEST(Gemm, rows_of_each_class_are_what_they_are_alone) {
          {std::vector<CaseWeight>{{40, kQ4_K}, {30, kQ6_K, true}},
           {{40, kBF16}, {20, kF32}},
           {{17, kF32}}}) {
-        const Case c = prompt_of(kMixedRows, 512, weights);
-        SCOPED_TRACE(fmt::format("{}, RIDGE_SEED={}", c.name, test_seed()));
-        const Outputs mixed = runner.run(c, matmul_of_mixed);
-        const Outputs decode = runner.run(c, matmul_of_decode), prompt = runner.run(c, nullptr);
-        for (const SequenceSpan& span : kMixed) {
-            const Outputs& alone = span.row_class == RowClass::kDecode ? decode : prompt;
-            for (int64_t i = span.first_row; i < span.first_row + span.n_rows; i++) {
-                expect_same_row(mixed, i, alone, i);
-            }
-        }
+        expect_same_by_class(runner, prompt_of(kMixedRows, 512, weights), matmul_of<kMixed>,
+                             matmul_of<kDecode>, matmul_of<kPrompt>);
     }
+}
+
+// Of gate and up [d_ff, d_in], and a third weight [d_in, d_in] whose bias is the norm: ffn_in, and
+// attn_out added to the product itself.
+template <const auto& spans>
+void stages_of(Step& given, Rows x, LinearGroup weights, Rows out) {
+    Layer layer;
+    layer.gate = *weights.weights[0], layer.up = *weights.weights[1];
+    layer.o = *weights.weights[2], layer.ffn_norm = weights.weights[2]->bias;
+    const int64_t d_ff = layer.gate.weight.n_rows();
+    const Rows residual = out.cols(2 * d_ff, x.n_cols);
+    Config config = given.config;
+    config.d_model = static_cast<int>(x.n_cols), config.d_ff = static_cast<int>(d_ff);
+    with_spans<spans>(given, config, [&](Step& s) {
+        s.ops.matmul(s, x, layer.o, residual);
+        s.stages.ffn_in(s, layer, x, out.cols(0, d_ff));
+        s.stages.attn_out(s, layer, x, residual);
+    });
+}
+
+TEST(Gemm, stages_of_rows_of_each_class_are_what_they_are_alone) {
+    Runner runner;
+    using enum FormatId;
+    for (FormatId format : {kBF16, kQ4_K, kQ6_K}) {
+        expect_same_by_class(
+            runner,
+            prompt_of(kMixedRows, 512, {{70, format}, {70, format, true}, {512, format, true}}),
+            stages_of<kMixed>, stages_of<kDecode>, stages_of<kPrompt>);
+    }
+    // Gate and up of two kinds: by the operators.
+    expect_same_by_class(runner,
+                         prompt_of(kMixedRows, 512, {{70, kQ4_K}, {70, kQ6_K}, {512, kF32, true}}),
+                         stages_of<kMixed>, stages_of<kDecode>, stages_of<kPrompt>);
 }
 
 template <GemmTiles tiles>
