@@ -82,14 +82,14 @@ TEST(Attention, a_sequence_attends_alone_as_among_others) {
     const std::vector<CaseSequence> sequences = company();
     constexpr DType kF16 = DType::kF16, kQ8_0 = DType::kQ8_0, kBF16 = DType::kBF16;
     for (const NamedTables& checkpoint : attention_checkpoints(cuda.caps)) {
-        for (const auto& [k_dtype, v_dtype] :
+        for (const std::pair<DType, DType>& types :
              {std::pair(kF16, kF16), {kQ8_0, kQ8_0}, {kF16, kBF16}}) {
             for (bool paged : {false, true}) {
                 const int ratio = paged ? 4 : 3;
                 auto run = [&](std::vector<CaseSequence> some, bool is_paged) {
-                    return run_case(
-                        attention_of(std::move(some), ratio, 64, k_dtype, v_dtype, is_paged),
-                        test_seed(), checkpoint.tables, pool, cuda.device.get());
+                    return run_case(attention_of(std::move(some), ratio, 64, types.first,
+                                                 types.second, is_paged),
+                                    test_seed(), checkpoint.tables, pool, cuda.device.get());
                 };
                 const Outputs together = run(sequences, paged);
                 int64_t first_row = 0;
