@@ -78,20 +78,6 @@ double share_of_wall(const BenchResult& result) {
     return spread_of(shares).median;
 }
 
-// Of the rate at which layers can be streamed, the share at which they were: the median over the
-// samples of generation. 0 where there are none, or with a prompt.
-double share_of_link(const BenchResult& result) {
-    const BenchTest& test = result.test;
-    if (result.model.stream.bytes_a_step == 0 || test.n_prompt > 0 || test.n_gen == 0) return 0;
-    const auto bytes = static_cast<double>(result.model.stream.bytes_a_step * test.n_gen);
-    std::vector<double> shares;
-    for (size_t i = 0; i < result.samples_ns.size(); i++) {
-        const double link = (result.links_gbps[i] + result.links_gbps[i + 1]) / 2;
-        shares.push_back(bytes / static_cast<double>(result.samples_ns[i]) / link);
-    }
-    return spread_of(shares).median;
-}
-
 // Everything there is to say of one result, in the order of the CSV's columns.
 Json fields_of(const BenchResult& result) {
     const ModelInfo& model = result.model;
@@ -253,6 +239,18 @@ double bytes_per_token(const ModelInfo& model, const BenchTest& test) {
 
 double read_bytes_per_token(const ModelInfo& model, const BenchTest& test) {
     return bytes_with_kv(model.memory_bytes_per_token, model, test);
+}
+
+double share_of_link(const BenchResult& result) {
+    const BenchTest& test = result.test;
+    if (result.model.stream.bytes_a_step == 0 || test.n_prompt > 0 || test.n_gen == 0) return 0;
+    const auto bytes = static_cast<double>(result.model.stream.bytes_a_step * test.n_gen);
+    std::vector<double> shares;
+    for (size_t i = 0; i < result.samples_ns.size(); i++) {
+        const double link = (result.links_gbps[i] + result.links_gbps[i + 1]) / 2;
+        shares.push_back(bytes / static_cast<double>(result.samples_ns[i]) / link);
+    }
+    return spread_of(shares).median;
 }
 
 void BenchReport::add_row(const BenchResult& result) {

@@ -45,6 +45,10 @@ Spread spread_of(std::span<const double> samples);  // of at least one
 double bytes_per_token(const ModelInfo& model, const BenchTest& test);  // of the file's weights
 double read_bytes_per_token(const ModelInfo& model, const BenchTest& test);  // as they are packed
 
+// Of the rate at which layers can be streamed, the share at which they were: the median over the
+// samples of generation. 0 where there are none, or with a prompt.
+double share_of_link(const BenchResult& result);
+
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 
 // What the table has to show so that no two of its rows look alike, known before the first.

@@ -38,6 +38,19 @@ TEST(BenchReport, tokens_of_all_sequences_count) {
     EXPECT_EQ((BenchTest{512, 128, 99, 1}.n_tokens()), 640);
 }
 
+TEST(BenchReport, the_share_of_the_link_is_of_the_bytes_that_each_step_brings) {
+    BenchResult result;
+    result.test = {0, 4, 10, 2};  // four steps of two sequences
+    result.model.stream.bytes_a_step = 1'000'000;
+    result.samples_ns = {100'000, 80'000, 50'000};  // 40, 50 and 80 GB/s
+    result.links_gbps = {50, 50, 50, 150};
+    EXPECT_DOUBLE_EQ(share_of_link(result), 0.8) << "of 0.8, 1 and 0.8";
+    result.test.n_prompt = 5;
+    EXPECT_EQ(share_of_link(result), 0);
+    result.test.n_prompt = 0, result.model.stream.bytes_a_step = 0;
+    EXPECT_EQ(share_of_link(result), 0);
+}
+
 TEST(BenchReport, bytes_of_a_token_are_its_share_of_the_weights_and_its_own_positions) {
     ModelInfo model;
     model.weight_bytes_per_token = 1'000'000;
