@@ -72,8 +72,9 @@ constexpr Checkpoint kCheckpoints[] = {
      }},
     {"fused",
      "norms, residuals and SwiGLU within the products of decode rows; heads' norms, RoPE and the "
-     "cache in one kernel",
+     "cache within attention",
      [](Tables& tables, const Caps&) {
+         tables.layer.set("fused", layer_fused, unfit_for_layer);
          tables.stages.attn_in.set("fused", attn_in_fused);
          tables.stages.attn_out.set("fused", attn_out_fused);
          tables.stages.ffn_in.set("fused", ffn_in_fused);

@@ -84,6 +84,11 @@ void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid
         cluster.id = cudaLaunchAttributeClusterDimension;
         cluster.val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
     }
+    // One division of a multiprocessor's memory for all kernels of a step: it is changed only when
+    // nothing runs there, which would keep a kernel from starting beside the one before.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          name);
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name);
 }

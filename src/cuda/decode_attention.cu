@@ -169,15 +169,18 @@ struct Room {
     std::byte* rings;  // [kWarps][ring_bytes]
     float* queries;    // [d][G], scaled
     float* weights;    // [kWarps][weight_floats]
-    float2* states;    // [kWarps][G]
+    float *k, *v;      // [d] of the position that the cache has not yet, as it will hold it
+    float2* turns;     // [kMostPairs]
+    float2* states;    // [kWarps][G], and of that position [G]
     bool* is_last;
 
     template <class S>
     __device__ Room(const S& s, std::byte* at) : rings(at) {
         queries = reinterpret_cast<float*>(rings + kWarps * s.ring_bytes);
         weights = queries + S::kGroup * s.d;
-        states = reinterpret_cast<float2*>(weights + kWarps * weight_floats(S::kGroup));
-        is_last = reinterpret_cast<bool*>(states + kWarps * S::kGroup);
+        k = weights + kWarps * weight_floats(S::kGroup), v = k + s.d;
+        turns = reinterpret_cast<float2*>(v + s.d), states = turns + kMostPairs;
+        is_last = reinterpret_cast<bool*>(states + (kWarps + 1) * S::kGroup);
     }
 };
 
@@ -190,22 +193,89 @@ __device__ void store(const DecodeRows& a, const Item& item, int64_t column, flo
     to[2] = masked ? 0 : sum.z / total, to[3] = masked ? 0 : sum.w / total;
 }
 
-// This warp's part of an item: sums, with what they are relative to, in its ring and in states.
+// The queries of an item, scaled, to shared memory.
 template <class S>
-__device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const HeadGroup& heads,
-                                       const Item& item, const Room& room, int warp, int lane) {
+__device__ __forceinline__ void fetch_queries(const S& s, const DecodeRows& a,
+                                              const HeadGroup& heads, const Item& item,
+                                              const Room& room) {
     constexpr int G = S::kGroup;
-    std::byte* ring = room.rings + warp * s.ring_bytes;
-    float* weights = room.weights + warp * weight_floats(G);
-    Feed<S> feed(s, a, item, heads.kv_head, ring, warp, lane);
-
     const float* q =
         a.q + (a.first_row + item.row) * a.q_stride + (heads.first + item.first_head) * s.d;
     for (int i = static_cast<int>(threadIdx.x); i < G * s.d; i += kThreads) {
         const int h = i / s.d, k = i % s.d;
         room.queries[k * G + h] = h < item.n_heads ? q[i] * a.scale : 0.0f;
     }
-    __syncthreads();  // queries are there
+}
+
+// The same from what the projections have made; and where the item has it, the position that the
+// cache has not yet: K and V to shared memory, and by one of the items to the cache.
+template <class S>
+__device__ __forceinline__ void make_queries(const S& s, const DecodeRows& a,
+                                             const HeadGroup& heads, const Item& item,
+                                             const Room& room, int warp, int lane) {
+    constexpr int G = S::kGroup;
+    const FreshRows& f = a.fresh;
+    const int row = a.first_row + item.row;
+    const float* qkv = f.qkv + row * f.stride;
+    for (int h = warp; h < G; h += kWarps) {
+        if (h < item.n_heads) {
+            prepare_head(f, qkv + (heads.first + item.first_head + h) * s.d, f.q_norm, s.d,
+                         room.turns, a.scale, room.queries + h, G);
+        } else {
+            for (int i = lane; i < s.d; i += 32) room.queries[i * G + h] = 0;
+        }
+    }
+    if (!item.has_fresh || warp < kWarps - 2) return;
+    const bool keeps = item.first_head == 0 && blockIdx.z == 0;
+    const int64_t slot = f.slots[row], page = slot / kKvPagePositions;
+    const int p = static_cast<int>(slot % kKvPagePositions);
+    const float* k = qkv + (f.n_heads + heads.kv_head) * s.d;
+    if (warp == kWarps - 1) {
+        prepare_head(f, k, f.k_norm, s.d, room.turns, 1, room.k, 1);
+        keep_row(a.kv.k_row(page, p, heads.kv_head), s.d, keeps, room.k);
+    } else {
+        const float* v = k + a.kv.n_kv_heads * s.d;
+        for (int i = lane; i < s.d; i += 32) room.v[i] = v[i];
+        keep_row(a.kv.v_row(page, p, heads.kv_head), s.d, keeps, room.v);
+    }
+}
+
+// The scores of the position that the cache has not yet.
+template <class S>
+__device__ __forceinline__ void score_fresh(const S& s, const Item& item, const Room& room,
+                                            int warp, int lane) {
+    constexpr int G = S::kGroup;
+    for (int h = warp; h < G; h += kWarps) {
+        float score = 0;
+        for (int i = lane; i < s.d; i += 32) {
+            score = fmaf(room.queries[i * G + h], room.k[i], score);
+        }
+        score = warp_sum(score);
+        if (lane == 0) room.states[kWarps * G + h] = {score, 1};
+    }
+}
+
+// This warp's part of an item: sums, with what they are relative to, in its ring and in states.
+// waits: for the kernel before, of which the cache's older positions are not the product.
+template <class S>
+__device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const HeadGroup& heads,
+                                       const Item& item, const Room& room, bool waits, int warp,
+                                       int lane) {
+    constexpr int G = S::kGroup;
+    std::byte* ring = room.rings + warp * s.ring_bytes;
+    float* weights = room.weights + warp * weight_floats(G);
+    Feed<S> feed(s, a, item, heads.kv_head, ring, warp, lane);
+
+    if (a.fresh.is_there()) {
+        find_turns(a.fresh, item.n_positions - 1, room.turns);
+        if (waits) wait_for_previous_kernel(), let_next_kernel_start();
+        __syncthreads();  // turns are there
+        make_queries(s, a, heads, item, room, warp, lane);
+    } else {
+        fetch_queries(s, a, heads, item, room);
+    }
+    __syncthreads();  // queries are there, and the new position
+    if (item.has_fresh) score_fresh(s, item, room, warp, lane);
 
     float sums[G * kChunk] = {};
     Softmax softmax;
@@ -265,6 +335,8 @@ __device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a,
         const int h = i / vectors, v = i % vectors;
         float highest = -INFINITY;
         for (int w = 0; w < kWarps; w++) highest = fmaxf(highest, room.states[w * G + h].x);
+        const float2 fresh = item.has_fresh ? room.states[kWarps * G + h] : float2{-INFINITY, 0};
+        highest = fmaxf(highest, fresh.x);
         const float base = base_of(highest);
         float4 sum{};
         float total = 0;
@@ -278,6 +350,11 @@ __device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a,
             const float factor = exp2_near(state.x - base);
             add_times(factor, rows, sum);
             total = fmaf(factor, state.y, total);
+        }
+        if (item.has_fresh) {
+            const float factor = exp2_near(fresh.x - base);
+            add_times(factor, reinterpret_cast<const float4*>(room.v)[v], sum);
+            total += factor;
         }
         if (item.n_blocks == 1) {
             store(a, item, (heads.first + item.first_head) * s.d + 4 * i, sum, total);
@@ -357,10 +434,11 @@ __device__ __forceinline__ void merge_blocks(int d, const DecodeRows& a, const H
 // kGroup: of the parts, S::kGroup or where heads are apart that of the others.
 template <class S, int kGroup>
 __device__ __forceinline__ void run_item(const DecodeRows& a, const HeadGroup& heads,
-                                         const Item& item, std::byte* shared, int warp, int lane) {
+                                         const Item& item, std::byte* shared, bool waits, int warp,
+                                         int lane) {
     const S s(a.kv);
     const Room room(s, shared);
-    attend(s, a, heads, item, room, warp, lane);
+    attend(s, a, heads, item, room, waits, warp, lane);
     __syncthreads();  // all warps' sums are there
     finish_block<S, kGroup>(s, a, heads, item, room);
 }
@@ -376,15 +454,17 @@ __global__ void __launch_bounds__(kThreads, blocks_an_sm(G))
     const HeadGroup heads(a);
     const LaneRows rows(a, heads.n, lane);
     const int n_items = rows.n_items();
-    wait_for_previous_kernel();  // the batch is nobody's product; q and the cache are
-    let_next_kernel_start();
+    // The batch is nobody's product; q and the cache are, or what has just been projected.
+    bool waits = a.fresh.is_there();
+    if (!waits) wait_for_previous_kernel(), let_next_kernel_start();
     for (int i = static_cast<int>(blockIdx.y); i < n_items; i += static_cast<int>(gridDim.y)) {
         const Item item = rows.item(i);
         if (G > 1 && item.n_positions <= kHeadsApartPositions) {
-            run_item<Shape<D, K, V, 1>, G>(a, heads, item, base, warp, lane);
+            run_item<Shape<D, K, V, 1>, G>(a, heads, item, base, waits, warp, lane);
         } else {
-            run_item<Shape<D, K, V, G>, G>(a, heads, item, base, warp, lane);
+            run_item<Shape<D, K, V, G>, G>(a, heads, item, base, waits, warp, lane);
         }
+        waits = false;
         if (item.n_blocks > 1 && is_last(a, heads, item, room)) {
             merge_blocks<G>(s.d, a, heads, item, room, warp, lane);
         }
@@ -443,8 +523,10 @@ struct Groups {
 
 class DecodeAttention {
   public:
-    DecodeAttention(Step& s, Heads q, const KvLayer& kv, Heads out)
+    // fresh: q is not there yet, but what it is made of.
+    DecodeAttention(Step& s, Heads q, const KvLayer& kv, Heads out, const FreshRows& fresh = {})
         : context_(context_of(s)), groups_(q.n_heads, kv), args_(kv) {
+        args_.fresh = fresh;
         const int n_head_groups = kv.n_kv_heads * groups_.n_turns;
         most_rows_ = static_cast<int>(
             std::min<int64_t>(q.rows.n_rows, std::clamp(kArrivals / n_head_groups, 1, kMostRows)));
@@ -537,6 +619,28 @@ void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out) {
         }
         attention.run(first, end);
     }
+}
+
+void attend_fresh_rows(Step& s, const Layer& layer, Rows qkv, KvLayer kv, Rows out) {
+    const Config& config = s.config;
+    const Context& c = context_of(s);
+    FreshRows fresh;
+    if (!s.planning) {
+        fresh.qkv = device_rows<const float>(qkv), fresh.stride = qkv.stride;
+        if (config.qk_norm) {
+            fresh.q_norm = device_plane<const float>(layer.q_norm);
+            fresh.k_norm = device_plane<const float>(layer.k_norm);
+        }
+        fresh.eps = config.norm_eps, fresh.n_heads = config.n_heads;
+        fresh.slots = c.mirror.slots, fresh.frequency = c.mirror.rope_frequency;
+        fresh.n_pairs = static_cast<int>(s.rope_table.frequency.size());
+        fresh.half_split = s.rope_table.style == RopeStyle::kHalfSplit;
+        CHECK(fresh.n_pairs <= kMostPairs);
+    }
+    ScratchScope scope(s.memory);
+    DecodeAttention attention(s, Heads(qkv.cols(0, config.d_q()), config.n_heads, config.d_head),
+                              kv, Heads(out, config.n_heads, config.d_head), fresh);
+    if (!s.planning) attention.run(0, static_cast<int>(qkv.n_rows));
 }
 
 void decode_attention(Step& s, Heads q, KvLayer kv, Heads out) {

@@ -14,6 +14,11 @@ void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out);
 std::string_view unfit_for_decode_attention(const Step& s, const Heads& q, const KvLayer& kv,
                                             const Heads& out);
 
+// attn of rows that are each a sequence's newest, and what comes before it in attn_in: q/k norms
+// and RoPE of `qkv`, which the projections have just made, and K and V into the cache.
+//   qkv [n_rows, (n_heads + 2 n_kv_heads) d_head], out [n_rows, n_heads d_head], f32
+void attend_fresh_rows(Step& s, const Layer& layer, Rows qkv, KvLayer kv, Rows out);
+
 // The op at its checkpoint: decode rows here, prompts by what is below.
 void decode_attention(Step& s, Heads q, KvLayer kv, Heads out);
 

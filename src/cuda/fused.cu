@@ -1,12 +1,16 @@
 #include <algorithm>
 
 #include "cuda/context.h"
+#include "cuda/decode_attention.h"
 #include "cuda/device/async.cuh"
 #include "cuda/device/block.cuh"
 #include "cuda/device/kv_cache.cuh"
 #include "cuda/device/turns.cuh"
 #include "cuda/fused.h"
 #include "cuda/matvec.h"
+#include "cuda/ranges.h"
+#include "cuda/tiles.h"
+#include "cuda/weight_stream.h"
 
 namespace ridge::cuda {
 namespace {
@@ -92,11 +96,65 @@ bool all_decode(const Step& s) {
     });
 }
 
-}  // namespace
-
-void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
+// Rows of norm(x) times q, k and v.
+MatvecCall projections(const Step& s, const Layer& layer, const Rows& x, const Rows& qkv) {
     MatvecCall call{x, {layer.q, layer.k, layer.v}, qkv};
     call.norm = &layer.attn_norm, call.eps = s.config.norm_eps;
+    return call;
+}
+
+}  // namespace
+
+std::string_view unfit_for_layer(const Step& s, const Layer& layer, const Rows& x,
+                                 const KvLayer& kv) {
+    const Config& c = s.config;
+    for (const Linear* linear :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+        if (linear->weight.layout != &tiles_layout()) return "weights of F32";
+    }
+    const Heads heads(Rows{nullptr, 0, DType::kF32, x.n_rows, c.d_q(), c.d_q()}, c.n_heads,
+                      c.d_head);
+    return unfit_for_decode_attention(s, heads, kv, heads);
+}
+
+// Five kernels: the heads' norms, RoPE and the cache are a part of attention.
+static void run_layer(Step& s, const Layer& layer, Rows x, KvLayer kv) {
+    const Config& c = s.config;
+    const Range range("layer", layer.index);
+    LayerScope scope(s.memory);
+    const Rows qkv = s.scratch(x.n_rows, c.d_q() + 2 * c.d_kv()), a = s.scratch(x.n_rows, c.d_q()),
+               f = s.scratch(x.n_rows, c.d_ff);
+    auto stage = [&](const char* name, const auto& body) {
+        if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
+        const Range stage_range(name);
+        StageScope stage_scope(s.memory);
+        body();
+    };
+    stage("attn_in", [&] {
+        if (!s.planning) run_matvec(s, projections(s, layer, x, qkv));
+    });
+    stage("attn", [&] { attend_fresh_rows(s, layer, qkv, kv, a); });
+    stage("attn_out", [&] { s.stages.attn_out(s, layer, a, x); });
+    stage("ffn_in", [&] { s.stages.ffn_in(s, layer, x, f); });
+    stage("ffn_out", [&] { s.stages.ffn_out(s, layer, f, x); });
+}
+
+// Of sequences with one decode row each. Others go to the entry below. A plan has room for both, in
+// either order of the regions that stages use in turns: the body's stages are odd in number.
+void layer_fused(Step& s, const Layer& layer, Rows x, KvLayer kv) {
+    const bool fits = std::all_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {
+        return span.row_class == RowClass::kDecode && span.n_rows == 1;
+    });
+    if (s.planning && all_decode(s)) {
+        run_layer(s, layer, x, kv);
+        run_layer(s, layer, x, kv);
+    }
+    if (s.planning || !fits) return s.tables.layer.below("fused", s, layer, x, kv);
+    with_weights(s, layer.index, [&] { run_layer(s, layer, x, kv); });
+}
+
+void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
+    const MatvecCall call = projections(s, layer, x, qkv);
     if (!all_decode(s) || !is_matvec(call)) {
         return s.stages.attn_in.below("fused", s, layer, x, qkv, kv);
     }

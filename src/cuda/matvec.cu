@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 
 #include "cuda/check.h"
 #include "cuda/context.h"
@@ -29,74 +30,69 @@ namespace {
 constexpr int kColumns = 8;
 constexpr int kPartElements = 256;  // of x that a warp fetches at a time: a lane eight
 
+// Shared memory of a block, in bytes from its beginning; computed on the host, as all is that
+// threads would compute alike.
+struct SharedPlan {
+    // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: [blocks][4] float4. Squares
+    // of parts of x [n_rows][n_parts]. Sums of warps [2][n_warps][n_sides][kTileRows][kColumns].
+    int pitch, starts, squares, sums, n_bytes;
+    int n_parts;
+};
+
 // One weight of a call, and where its products go.
 struct TileWeight {
     const uint8_t* data;
     const float* bias;  // or null
-    int first_unit, n_tiles;
-    int n_rows;
-    int64_t column;  // of out, for row 0
+    int first_unit;     // behind the last of all: there is no such weight
+    int n_tiles, n_rows;
+    int column;  // of out, for row 0
 };
 
 struct MatvecArgs {
     TileWeight weights[3];
     int n_weights, n_units;
+    int unit_tiles;         // of one weight: 2 where units are neighbours, else 1
     TileGeometry geometry;  // the same for all
     const float* x;         // [n_rows, d_in]
-    int64_t x_stride, d_in;
-    int n_rows;         // 1 to 8
+    int x_stride, d_in, n_rows;
+    bool x_is_aligned;  // to 16 bytes, all rows
     const float* norm;  // [d_in]: x is normed with it first; or null
     float eps;
+    float taken;  // what sums of codes have too much: so many times that of x
     Epilogue epilogue;
     float* out;
-    int64_t out_stride;
+    int out_stride;
+    SharedPlan plan;
 };
 
-// What two tiles of a unit are. kSides: how many it has.
-//   1: tile u of the weights, one behind the other; 2: neighbours of one weight, or with kSwiglu
-//   the same tile of both.
+// The weight of a unit: units are the tiles of all weights, one behind the other, or pairs of
+// neighbours; with kSwiglu the tiles of the first, each with that of the second.
 __device__ inline const TileWeight& weight_of(const MatvecArgs& a, int unit) {
-    int w = 0;
-    while (w + 1 < a.n_weights && unit >= a.weights[w + 1].first_unit) w++;
-    return a.weights[w];
+    return a.weights[(unit >= a.weights[1].first_unit ? 1 : 0) +
+                     (unit >= a.weights[2].first_unit ? 1 : 0)];
 }
 
 // Elements of x lie in shared memory so that a lane's of the four mma of a chunk are side by side:
 // quad q, elements 4 q to 4 q + 3, is number
 __device__ inline int quad_place(int q) {
-    return q / 16 * 16 + q % 4 * 4 + q / 4 % 4;
+    return (q & ~15) + (q & 3) * 4 + (q >> 2 & 3);
 }
 
-// Bytes from one row of x to the next in shared memory: rows start 32 bytes apart modulo the banks.
-__host__ __device__ inline int64_t x_pitch_bytes(int64_t n_chunks) {
-    return (n_chunks * 128 + 255) / 256 * 256 + 32;
-}
-
-// Shared memory of a block.
-struct BlockShape {
-    int n_chunks, n_rows, n_sides, n_warps;
-    int scale_block;  // elements that share a scale; 0: none do
-    bool normed;
-};
-struct SharedPlan {
-    // Where: x [n_rows][pitch] at 0; starts, of the blocks that share a scale, [blocks][4] float4;
-    // squares of parts of x [n_rows][n_parts]; sums of warps
-    // [2][n_warps][n_sides][kTileRows][n_kept].
-    int64_t starts, squares, sums, n_bytes;
-    int n_parts;
-    int n_kept;  // columns of the sums: n_rows, made even
-};
-__host__ __device__ inline SharedPlan shared_plan(const BlockShape& b) {
+// scale_block: elements that share a scale, 0 where none do.
+SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int scale_block,
+                       bool normed) {
     SharedPlan plan;
-    auto behind = [](int64_t at, int64_t n_bytes) { return (at + n_bytes + 15) / 16 * 16; };
-    plan.n_parts = (b.n_chunks * kTileChunk + kPartElements - 1) / kPartElements;
-    plan.n_kept = (b.n_rows + 1) / 2 * 2;
-    const int blocks_of_chunk = b.scale_block == 0 ? 0 : kTileChunk / b.scale_block;
-    plan.starts = behind(0, b.n_rows * x_pitch_bytes(b.n_chunks));
-    plan.squares = behind(plan.starts, int64_t{b.n_chunks} * blocks_of_chunk * 64);
-    plan.sums = behind(plan.squares, b.normed ? int64_t{b.n_rows} * plan.n_parts * 4 : 0);
-    plan.n_bytes =
-        behind(plan.sums, int64_t{2} * b.n_sides * b.n_warps * kTileRows * plan.n_kept * 4);
+    auto behind = [](int at, int n_bytes) { return (at + n_bytes + 15) / 16 * 16; };
+    // Rows of x start 32 bytes apart modulo the banks. Parts beyond the last are zeros, so that
+    // four squares can be added at a time.
+    plan.pitch = (n_chunks * 128 + 255) / 256 * 256 + 32;
+    plan.n_parts = (n_chunks * kTileChunk + kPartElements - 1) / kPartElements;
+    if (normed) plan.n_parts = (plan.n_parts + 3) / 4 * 4;
+    const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
+    plan.starts = behind(0, n_rows * plan.pitch);
+    plan.squares = behind(plan.starts, n_chunks * blocks_of_chunk * 64);
+    plan.sums = behind(plan.squares, normed ? n_rows * plan.n_parts * 4 : 0);
+    plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
     return plan;
 }
 
@@ -124,40 +120,29 @@ struct Eight {
 template <int block, int kWarps>
 class XLoader {
   public:
-    __device__ XLoader(const MatvecArgs& a, const SharedPlan& plan, float taken, uint8_t* shared,
-                       int warp, int lane)
-        : a_(a),
-          plan_(plan),
-          shared_(shared),
-          taken_(taken),
-          lane_(lane),
-          d_in_(static_cast<int>(a.d_in)),
-          n_elements_(a.geometry.n_chunks * kTileChunk),
-          aligned_(a.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(a.x) % 16 == 0),
-          part_(warp) {
+    __device__ XLoader(const MatvecArgs& a, uint8_t* shared, int warp, int lane)
+        : a_(a), shared_(shared), lane_(lane), part_(warp) {
         open();
-    }
-    // What the kernel before has no part in: the first weights of the norm.
-    __device__ void begin() {
-        if (a_.norm != nullptr) load_norms();
+        // What the kernel before has no part in.
+        if (a.norm != nullptr) load_norms();
     }
     __device__ void run() {
-        for (bool first = true; begun_[0].row < a_.n_rows; first = false) {
+        while (begun_[0].row < a_.n_rows) {
             Eight x[kAtOnce];
 #pragma unroll
             for (int i = 0; i < kAtOnce; i++) {
-                const Piece& piece = begun_[i];
-                if (piece.row < a_.n_rows && piece.k < n_elements_) {
-                    x[i].load(a_.x + piece.row * a_.x_stride, piece.k, d_in_, aligned_);
+                if (begun_[i].row < a_.n_rows) {
+                    x[i].load(a_.x + begun_[i].row * a_.x_stride, begun_[i].k, a_.d_in,
+                              a_.x_is_aligned);
                 }
             }
-            if (!first && a_.norm != nullptr) load_norms();
 #pragma unroll
             for (int i = 0; i < kAtOnce; i++) {
                 if (begun_[i].row >= a_.n_rows) return;  // of all lanes
                 place(begun_[i], x[i], norms_[i]);
             }
             open();
+            if (a_.norm != nullptr) load_norms();
         }
     }
 
@@ -170,7 +155,7 @@ class XLoader {
     __device__ void open() {
 #pragma unroll
         for (int i = 0; i < kAtOnce; i++) {
-            while (part_ >= plan_.n_parts) part_ -= plan_.n_parts, row_++;
+            while (part_ >= a_.plan.n_parts) part_ -= a_.plan.n_parts, row_++;
             begun_[i] = {row_, part_, part_ * kPartElements + 8 * lane_};
             part_ += kWarps;
         }
@@ -178,24 +163,18 @@ class XLoader {
     __device__ void load_norms() {
 #pragma unroll
         for (int i = 0; i < kAtOnce; i++) {
-            if (begun_[i].row < a_.n_rows && begun_[i].k < n_elements_) {
-                norms_[i].load(a_.norm, begun_[i].k, d_in_, true);
-            }
+            if (begun_[i].row < a_.n_rows) norms_[i].load(a_.norm, begun_[i].k, a_.d_in, true);
         }
     }
-    __device__ void place(const Piece& piece, Eight x, const Eight& norm) const {
-        const bool is_there = piece.k < n_elements_;
+    __device__ __forceinline__ void place(const Piece& piece, Eight x, const Eight& norm) const {
+        const SharedPlan& plan = a_.plan;
+        float square = 0;
         if (a_.norm != nullptr) {
-            float square = x.low.x * x.low.x;
+            square = x.low.x * x.low.x;
             square = fmaf(x.low.y, x.low.y, square), square = fmaf(x.low.z, x.low.z, square);
             square = fmaf(x.low.w, x.low.w, square), square = fmaf(x.high.x, x.high.x, square);
             square = fmaf(x.high.y, x.high.y, square), square = fmaf(x.high.z, x.high.z, square);
             square = fmaf(x.high.w, x.high.w, square);
-            for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
-            if (lane_ == 0) {
-                reinterpret_cast<float*>(
-                    shared_ + plan_.squares)[piece.row * plan_.n_parts + piece.part] = square;
-            }
             x.low = make_float4(x.low.x * norm.low.x, x.low.y * norm.low.y, x.low.z * norm.low.z,
                                 x.low.w * norm.low.w);
             x.high = make_float4(x.high.x * norm.high.x, x.high.y * norm.high.y,
@@ -204,13 +183,14 @@ class XLoader {
         const __nv_bfloat162 pairs[4] = {
             __floats2bfloat162_rn(x.low.x, x.low.y), __floats2bfloat162_rn(x.low.z, x.low.w),
             __floats2bfloat162_rn(x.high.x, x.high.y), __floats2bfloat162_rn(x.high.z, x.high.w)};
+        const bool is_there = piece.k < a_.geometry.n_chunks * kTileChunk;
         if (is_there) {
             uint32_t words[4];
             memcpy(words, pairs, sizeof words);
-            auto* to =
-                reinterpret_cast<uint2*>(shared_ + piece.row * x_pitch_bytes(a_.geometry.n_chunks));
-            to[quad_place(piece.k / 4)] = make_uint2(words[0], words[1]);
-            to[quad_place(piece.k / 4 + 1)] = make_uint2(words[2], words[3]);
+            auto* to = reinterpret_cast<uint2*>(shared_ + piece.row * plan.pitch) +
+                       quad_place(piece.k / 4);
+            to[0] = make_uint2(words[0], words[1]);
+            to[4] = make_uint2(words[2], words[3]);  // quad_place of the next, which is odd
         }
         if constexpr (block > 0) {
             float sum = 0;
@@ -223,19 +203,23 @@ class XLoader {
             if constexpr (block == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
             constexpr int kLanes = block / 8;
             if (is_there && lane_ % kLanes < 2) {  // both copies
-                auto* starts = reinterpret_cast<float*>(shared_ + plan_.starts);
+                auto* starts = reinterpret_cast<float*>(shared_ + plan.starts);
                 starts[(piece.k / block * 4 + piece.row / 2) * 4 + lane_ % kLanes * 2 +
-                       piece.row % 2] = -taken_ * sum;
+                       piece.row % 2] = -a_.taken * sum;
+            }
+        }
+        if (a_.norm != nullptr) {
+            for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
+            if (lane_ == 0) {
+                reinterpret_cast<float*>(
+                    shared_ + plan.squares)[piece.row * plan.n_parts + piece.part] = square;
             }
         }
     }
 
     const MatvecArgs& a_;
-    const SharedPlan& plan_;
     uint8_t* const shared_;
-    const float taken_;
-    const int lane_, d_in_, n_elements_;
-    const bool aligned_;
+    const int lane_;
     int row_ = 0, part_;  // what is opened next
     Piece begun_[kAtOnce];
     Eight norms_[kAtOnce];
@@ -277,16 +261,15 @@ class Feed {
             return;
         }
         const TileWeight& weight = weight_of(a_, unit_);
-        const int tile = (unit_ - weight.first_unit) * (is_pair() ? 2 : 1);
-        part_ = weight.data + int64_t{tile} * a_.geometry.part_bytes;
+        const int tile = (unit_ - weight.first_unit) * a_.unit_tiles;
+        part_ = weight.data + static_cast<int64_t>(tile) * a_.geometry.part_bytes;
         if constexpr (kSides == 2) {
             // A last tile without a neighbour is taken twice.
-            second_ = !is_pair()                  ? a_.weights[1].data - a_.weights[0].data
+            second_ = a_.unit_tiles == 1          ? a_.weights[1].data - a_.weights[0].data
                       : tile + 1 < weight.n_tiles ? a_.geometry.part_bytes
                                                   : 0;
         }
     }
-    __device__ bool is_pair() const { return kSides == 2 && a_.epilogue != Epilogue::kSwiglu; }
 
     const MatvecArgs& a_;
     const int n_chunks_, first_;
@@ -296,41 +279,25 @@ class Feed {
     ChunkSource from_{};
 };
 
-// A product of a unit, of a row of its tiles and a column, and the thread that stores it.
-template <int kSides>
+// A product of a unit, of a row of its tiles and a column.
 struct Product {
     const TileWeight& weight;
-    int j, column;  // row of the weight, of x
+    int j;      // row of the weight
+    int place;  // in out
 
-    // number: row + n_rows_of(a) * column
-    __device__ Product(const MatvecArgs& a, int unit, int number)
+    __device__ Product(const MatvecArgs& a, int unit, int row, int column)
         : weight(weight_of(a, unit)),
-          j((unit - weight.first_unit) * rows_of_unit(a) + number % rows_of_unit(a)),
-          column(number / rows_of_unit(a)) {}
-    // Products of a unit for each column.
-    __device__ static int rows_of_unit(const MatvecArgs& a) {
-        return kSides == 2 && a.epilogue != Epilogue::kSwiglu ? 2 * kTileRows : kTileRows;
-    }
-
+          j((unit - weight.first_unit) * a.unit_tiles * kTileRows + row),
+          place(column * a.out_stride + weight.column + j) {}
     __device__ bool is_there() const { return j < weight.n_rows; }
-    __device__ float* place(const MatvecArgs& a) const {
-        return a.out + column * a.out_stride + weight.column + j;
-    }
     // before: what is added to. p: the product; with kSwiglu gate's, and up's.
     __device__ void store(const MatvecArgs& a, float before, float p, float up) const {
         if (weight.bias != nullptr) p += weight.bias[j];
-        switch (a.epilogue) {
-            case Epilogue::kStore:
-                *place(a) = p;
-                break;
-            case Epilogue::kAdd:
-                *place(a) = before + p;
-                break;
-            case Epilogue::kSwiglu:
-                if (a.weights[1].bias != nullptr) up += a.weights[1].bias[j];
-                *place(a) = p / (1 + __expf(-p)) * up;
-                break;
+        if (a.epilogue == Epilogue::kSwiglu) {
+            if (a.weights[1].bias != nullptr) up += a.weights[1].bias[j];
+            p = p / (1 + __expf(-p)) * up;
         }
+        a.out[place] = before + p;
     }
 };
 
@@ -339,7 +306,6 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
     constexpr int kStartsOfChunk =
         Chunk::kBlock == 0 ? 0 : 4 * kTileChunk / std::max(Chunk::kBlock, 1);
-    using Product = Product<kSides>;
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4, n_chunks = a.geometry.n_chunks;
@@ -353,11 +319,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     }
     feed.next_group();
 
-    const SharedPlan plan =
-        shared_plan({n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock, a.norm != nullptr});
-    const auto taken = static_cast<float>(Chunk::kBias + a.geometry.kind.offset);
-    XLoader<Chunk::kBlock, kWarps> x_loader(a, plan, taken, shared, warp, lane);
-    x_loader.begin();
+    XLoader<Chunk::kBlock, kWarps> x_loader(a, shared, warp, lane);
     wait_for_previous_kernel();  // x is its product
     let_next_kernel_start();
     x_loader.run();
@@ -365,26 +327,26 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
 
     // Of column g, the sixteen elements of every chunk that the lane multiplies; of a column
     // without a row, whose sums nobody reads, those of the last.
-    const auto* x_lane = reinterpret_cast<const uint4*>(shared + std::min(g, a.n_rows - 1) *
-                                                                     x_pitch_bytes(n_chunks)) +
-                         2 * t;
-    const auto* starts = reinterpret_cast<const float4*>(shared + plan.starts);
-    const auto* squares = reinterpret_cast<const float*>(shared + plan.squares);
-    auto* sums = reinterpret_cast<float*>(shared + plan.sums);
-    const float per_start = -1 / taken;
-    // Sums of a side, of a warp, of all.
-    const int side_floats = kTileRows * plan.n_kept, warp_floats = kSides * side_floats,
-              unit_floats = kWarps * warp_floats;
-    const int n_products = Product::rows_of_unit(a) * a.n_rows;
+    const auto* x_lane =
+        reinterpret_cast<const uint4*>(shared + std::min(g, a.n_rows - 1) * a.plan.pitch) + 2 * t;
+    const auto* starts = reinterpret_cast<const float4*>(shared + a.plan.starts);
+    const float per_start = -1 / a.taken;
+    // Of a side, of a warp, of all.
+    constexpr int kSideFloats = kTileRows * kColumns, kWarpFloats = kSides * kSideFloats,
+                  kUnitFloats = kWarps * kWarpFloats;
+    auto* of_unit = reinterpret_cast<float*>(shared + a.plan.sums);
+    // Products of a unit go to threads in the order of rows, then columns.
+    const int n_products = a.unit_tiles * kTileRows * a.n_rows;
     const int n_storing = (n_products + 31) / 32;  // warps
-    int parity = 0, storing = 0;                   // the first warp that stores
+    int number = static_cast<int>(threadIdx.x);    // of this thread's product
     for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;
          unit += static_cast<int>(gridDim.x)) {
-        const int number = (warp - storing + (warp < storing ? kWarps : 0)) * 32 + lane;
+        const int column = a.unit_tiles == 1 ? number / kTileRows : number / (2 * kTileRows),
+                  row = number - column * a.unit_tiles * kTileRows;
         float before = 0;  // asked for early, as it takes its time
         if (a.epilogue == Epilogue::kAdd && number < n_products) {
-            const Product product(a, unit, number);
-            if (product.is_there()) before = *product.place(a);
+            const Product product(a, unit, row, column);
+            if (product.is_there()) before = a.out[product.place];
         }
         float total[kSides][4] = {};
         auto multiply = [&](int i, int chunk) {
@@ -411,40 +373,47 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
             }
             feed.next_group();
         }
-        float* of_unit = sums + parity * unit_floats;
-        if (2 * t < plan.n_kept) {
-            float* mine = of_unit + warp * warp_floats + g * plan.n_kept + 2 * t;
+        if (2 * t < a.n_rows) {
+            float* mine = of_unit + warp * kWarpFloats + g * kColumns + 2 * t;
 #pragma unroll
-            for (int side = 0; side < kSides; side++, mine += side_floats) {
+            for (int side = 0; side < kSides; side++, mine += kSideFloats) {
                 *reinterpret_cast<float2*>(mine) = make_float2(total[side][0], total[side][1]);
-                *reinterpret_cast<float2*>(mine + 8 * plan.n_kept) =
+                *reinterpret_cast<float2*>(mine + 8 * kColumns) =
                     make_float2(total[side][2], total[side][3]);
             }
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        parity ^= 1;
-        storing = storing + n_storing < kWarps ? storing + n_storing : 0;
-        if (number >= n_products) continue;
-        const Product product(a, unit, number);
-        const bool is_swiglu = a.epilogue == Epilogue::kSwiglu;
-        // Rows of a pair lie one behind the other as the sides do.
-        const int row = number % Product::rows_of_unit(a);
-        const float* of_warp = of_unit + row * plan.n_kept + product.column;
-        float p = 0, up = 0, square = 0;
+        if (number < n_products) {
+            // Rows of a pair lie one behind the other as the sides do.
+            const float* of_warp = of_unit + row * kColumns + column;
+            float p = 0, up = 0;
 #pragma unroll
-        for (int w = 0; w < kWarps; w++, of_warp += warp_floats) {
-            p += of_warp[0];
-            if (kSides == 2 && is_swiglu) up += of_warp[side_floats];
+            for (int w = 0; w < kWarps; w++) {
+                p += of_warp[w * kWarpFloats];
+                if (kSides == 2 && a.unit_tiles == 1) up += of_warp[w * kWarpFloats + kSideFloats];
+            }
+            if (a.norm != nullptr) {
+                const auto* squares = reinterpret_cast<const float4*>(shared + a.plan.squares +
+                                                                      column * a.plan.n_parts * 4);
+                float square = 0;
+                for (int part = 0; part < a.plan.n_parts; part += 4, squares++) {
+                    square += (squares->x + squares->y) + (squares->z + squares->w);
+                }
+                const float inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
+                p *= inverse, up *= inverse;
+            }
+            const Product product(a, unit, row, column);
+            if (product.is_there()) product.store(a, before, p, up);
         }
-        if (a.norm != nullptr) {
-            const float* of_row = squares + product.column * plan.n_parts;
-            for (int part = 0; part < plan.n_parts; part++) square += of_row[part];
-            const float inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
-            p *= inverse, up *= inverse;
+        // Other warps store the next unit, which goes to the other room.
+        number -= 32 * n_storing;
+        if (number < 0) number += 32 * kWarps;
+        of_unit += kUnitFloats;
+        if (of_unit == reinterpret_cast<float*>(shared + a.plan.sums) + 2 * kUnitFloats) {
+            of_unit -= 2 * kUnitFloats;
         }
-        if (product.is_there()) product.store(a, before, p, up);
     }
 }
 
@@ -469,34 +438,33 @@ MatvecPlan plan_matvec(int n_tiles, int n_chunks, Epilogue epilogue) {
 
 // Units of all weights, and of each.
 void number_units(MatvecArgs& a, bool pairs) {
+    a.unit_tiles = pairs ? 2 : 1;
     a.n_units = 0;
-    if (a.epilogue == Epilogue::kSwiglu) {
-        a.n_units = a.weights[0].n_tiles, a.weights[1].first_unit = a.n_units;
-        return;
-    }
-    for (int i = 0; i < a.n_weights; i++) {
-        a.weights[i].first_unit = a.n_units;
-        a.n_units += ceil_div(a.weights[i].n_tiles, pairs ? 2 : 1);
+    for (int i = 0; i < 3; i++) {
+        a.weights[i].first_unit = i < a.n_weights ? a.n_units : INT_MAX;
+        if (a.epilogue == Epilogue::kSwiglu && i > 0) a.weights[i].first_unit = INT_MAX;
+        if (a.weights[i].first_unit == INT_MAX) continue;
+        a.n_units += ceil_div(a.weights[i].n_tiles, a.unit_tiles);
     }
 }
 
 template <class Chunk, int kWarps, int kSides>
-void launch_shape(const MatvecArgs& a, const Context& c) {
-    // As many chunks on their way as registers have room for, and half of a multiprocessor left
-    // for the kernel behind.
+void launch_shape(MatvecArgs& a, const Context& c) {
+    // As many chunks on their way as registers have room for.
     constexpr int kDepth = Chunk::kRegisters * kSides <= 16 ? 4 : 2;
-    constexpr int kBlocksAnSm = 16 / kWarps, kBlocksAtOnce = kBlocksAnSm;
+    constexpr int kBlocksAnSm = 16 / kWarps;
     const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm>;
-    const SharedPlan plan = shared_plan(
-        {a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock, a.norm != nullptr});
-    const auto shared_bytes = static_cast<int>(plan.n_bytes);
+    a.taken = static_cast<float>(Chunk::kBias + a.geometry.kind.offset);
+    a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
+                         a.norm != nullptr);
+    const int shared_bytes = a.plan.n_bytes;
     if (shared_bytes > 48 << 10) {
         check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
             "matvec: shared memory");
     }
     const int blocks_an_sm =
-        std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAtOnce);
+        std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAnSm);
     // So many that all have the same number of units, or one less.
     const int n_turns = ceil_div(a.n_units, c.n_sms * blocks_an_sm);
     launch_dependent(c, kernel, dim3(static_cast<unsigned>(ceil_div(a.n_units, n_turns))),
@@ -562,15 +530,17 @@ void launch_of_kind(const MatvecArgs& a, const Context& c) {
     }
 }
 
-// embed_rows: out[i] = table[token[i]]            a block for each row, a thread for an element
+constexpr int kEmbedThreads = 128;
+
+// embed_rows: out[i] = table[token[i]]            block (i, k / 128), a thread for an element
 __global__ void embed_kernel(const uint8_t* data, TileGeometry geometry, int64_t d,
                              const Token* token, float* out, int64_t stride) {
     const int64_t row = token[blockIdx.x];
     const uint8_t* part = data + row / kTileRows * geometry.part_bytes;
-    for (int64_t k = threadIdx.x; k < d; k += blockDim.x) {
-        out[blockIdx.x * stride + k] =
-            tile_element(geometry, part, static_cast<int>(row % kTileRows), k);
-    }
+    const int64_t k = blockIdx.y * kEmbedThreads + threadIdx.x;
+    if (k >= d) return;
+    out[blockIdx.x * stride + k] =
+        tile_element(geometry, part, static_cast<int>(row % kTileRows), k);
 }
 
 // Whether one launch can multiply both.
@@ -591,6 +561,12 @@ std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& we
 
 namespace {
 
+// Of elements of up to eight rows, which kernels count in ints.
+int index_of(int64_t n) {
+    CHECK(n >= 0 && kColumns * n < INT_MAX);
+    return static_cast<int>(n);
+}
+
 // n rows, and neighbours among the weights that are of one kind, from `first` on;
 // returns the weight behind them.
 int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, int first,
@@ -598,10 +574,12 @@ int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, i
     const Rows x = call.x.slice(row, n), out = call.out.slice(row, n);
     MatvecArgs a{};
     a.n_rows = static_cast<int>(n);
-    a.x = device_rows<const float>(x), a.x_stride = x.stride, a.d_in = x.n_cols;
+    a.x = device_rows<const float>(x);
+    a.x_stride = index_of(x.stride), a.d_in = index_of(x.n_cols);
+    a.x_is_aligned = (n == 1 || x.stride % 4 == 0) && reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
     a.norm = call.norm == nullptr ? nullptr : device_plane<const float>(*call.norm);
     a.eps = call.eps, a.epilogue = call.epilogue;
-    a.out = device_rows<float>(out), a.out_stride = out.stride;
+    a.out = device_rows<float>(out), a.out_stride = index_of(out.stride);
     const Tensor& kind = call.weights.weights[static_cast<size_t>(first)]->weight;
     a.geometry = tile_geometry(kind);
     int i = first;
@@ -615,7 +593,7 @@ int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, i
                                     0,
                                     ceil_div(static_cast<int>(w.n_rows()), kTileRows),
                                     static_cast<int>(w.n_rows()),
-                                    column};
+                                    index_of(column)};
         column += w.n_rows();
     }
     launch_of_kind(a, c);
@@ -640,8 +618,8 @@ static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
     for (int i = 0; i < call.weights.n_weights; i++) {
         const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
         auto n_bytes = [&] {
-            return shared_plan(
-                       {g.n_chunks, n, 2, 16, scale_block_of(g.kind.scales), call.norm != nullptr})
+            return shared_plan(g.n_chunks, n, 2, 16, scale_block_of(g.kind.scales),
+                               call.norm != nullptr)
                 .n_bytes;
         };
         while (n > 1 && n_bytes() > c.shared_bytes_a_block) n--;
@@ -694,7 +672,9 @@ void embed_rows_tiles(Step& s, const Tensor& table, Tokens token, Rows out) {
     if (s.planning) return;
     CHECK(token.data() == s.batch.tokens.data());
     const Context& c = context_of(s);
-    embed_kernel<<<static_cast<unsigned>(out.n_rows), 256, 0, c.stream>>>(
+    const dim3 grid(static_cast<unsigned>(out.n_rows),
+                    static_cast<unsigned>((out.n_cols + kEmbedThreads - 1) / kEmbedThreads));
+    embed_kernel<<<grid, kEmbedThreads, 0, c.stream>>>(
         device_plane<const uint8_t>(table), tile_geometry(table), table.n_cols(), c.mirror.tokens,
         device_rows<float>(out), out.stride);
     check_launch("embed_rows");

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "cuda/check.h"
-#include "cuda/context.h"
 #include "cuda/memory.h"
 #include "cuda/ranges.h"
 
@@ -112,13 +111,8 @@ double WeightStream::measure_gbps() {
 }
 
 void layer_with_its_weights(Step& s, const ridge::Layer& layer, Rows x, KvLayer kv) {
-    auto below = [&] { s.tables.layer.below("plain", s, layer, x, kv); };
     const Range range("layer", layer.index);
-    WeightStream* weights = context_of(s).weights;
-    if (s.planning || weights == nullptr || !weights->has(layer.index)) return below();
-    weights->before(layer.index);
-    below();
-    weights->after(layer.index);
+    with_weights(s, layer.index, [&] { s.tables.layer.below("plain", s, layer, x, kv); });
 }
 
 }  // namespace ridge::cuda

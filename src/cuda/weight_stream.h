@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "cuda/context.h"
 #include "cuda/stream_schedule.h"
 #include "cuda/upload.h"
+#include "model/step.h"
 #include "model/tables.h"
 #include "model/weight_placement.h"
 
@@ -63,6 +65,17 @@ class WeightStream {
     std::array<cudaEvent_t, kStreamBuffers> computed_{}, copied_{};
     StreamSchedule schedule_;
 };
+
+// Runs `body`, the kernels of a layer, with its weights on the device: where they are streamed,
+// when they have come.
+template <class Body>
+void with_weights(const Step& s, int layer, const Body& body) {
+    WeightStream* weights = context_of(s).weights;
+    const bool streams = !s.planning && weights != nullptr && weights->has(layer);
+    if (streams) weights->before(layer);
+    body();
+    if (streams) weights->after(layer);
+}
 
 // A whole layer: its weights brought to the device where they are streamed, then the entry below.
 void layer_with_its_weights(Step& s, const Layer& layer, Rows x, KvLayer kv);

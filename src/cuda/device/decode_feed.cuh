@@ -38,8 +38,8 @@ constexpr int weight_floats(int group) {
 }
 constexpr int shared_bytes_of(DType k, DType v, int d, int group) {
     return kWarps * ring_bytes_of(k, v, group) +
-           (group * d + kWarps * weight_floats(group)) * int{sizeof(float)} +
-           kWarps * group * int{sizeof(float2)} + 16;
+           (group * d + kWarps * weight_floats(group) + 2 * d) * int{sizeof(float)} +
+           ((kWarps + 1) * group + kMostPairs) * int{sizeof(float2)} + 16;
 }
 
 // What a kernel is made for, and what follows from it.

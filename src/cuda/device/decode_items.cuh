@@ -4,6 +4,7 @@
 
 #include "cuda/attention_blocks.h"
 #include "cuda/context.h"
+#include "cuda/device/decode_fresh.cuh"
 #include "cuda/device/kv_cache.cuh"
 
 // What decode attention works on: rows of a launch, cut into items that blocks of threads take.
@@ -11,12 +12,12 @@
 namespace ridge::cuda::decode {
 
 constexpr int kMostRows = 32;  // of a launch: each has a lane
-constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // What a launch works on.
 struct DecodeRows {
     KvTiles kv;
     const float* q = nullptr;  // of row 0 of the batch
+    FreshRows fresh;           // where these are there, they take q's place
     float* out = nullptr;
     int64_t q_stride = 0, out_stride = 0;
     const int32_t *positions = nullptr, *sequence_of_row = nullptr, *pages = nullptr;  // Mirror's
@@ -55,6 +56,7 @@ struct Item {
     int row;                    // of the launch
     int n_positions, n_blocks;  // of the row
     int block, first_position, n_in_block;
+    bool has_fresh;           // and the position behind these, which the cache has not yet
     int first_head, n_heads;  // of the group
     int n_items;              // of the row and group
     Sequence sequence;        // where its pages are
@@ -70,6 +72,7 @@ class LaneRows {
             sequence_ = a.sequences[row];
             n_positions_ = a.positions[row] + 1;
             if (index != row) sequence_ = a.sequences[index];
+            is_fresh_ = a.fresh.is_there() && n_positions_ > 0 && a.fresh.slots[row] >= 0;
             end_ = blocks_of(n_positions_) * heads_apart(n_positions_);
         }
         for (int step = 1; step < 32; step *= 2) {
@@ -94,6 +97,9 @@ class LaneRows {
         const int n = block_positions(item.n_positions);
         item.first_position = item.block * n;
         item.n_in_block = min(item.n_positions - item.first_position, n);
+        item.has_fresh = (__ballot_sync(kAllLanes, is_fresh_) >> item.row & 1) != 0 &&
+                         item.block == item.n_blocks - 1;
+        if (item.has_fresh) item.n_in_block--;
         item.sequence.pages = __shfl_sync(kAllLanes, sequence_.pages, item.row);
         item.sequence.base_page = __shfl_sync(kAllLanes, sequence_.base_page, item.row);
         return item;
@@ -107,6 +113,7 @@ class LaneRows {
     const int n_heads_;    // of the group
     int n_positions_ = 0;  // of the lane's row
     int end_ = 0;          // items of this row and those before it
+    bool is_fresh_ = false;
     Sequence sequence_;
 };
 
