@@ -26,9 +26,21 @@ __device__ __forceinline__ float base_of(float highest) {
 }
 
 // The highest score, in powers of two, and the sum of weights relative to it.
+//   No member has a value from the start: nvcc 13.0 gives such values to the first row alone of an
+//   array of arrays, and zeros to the others. forget() sets them all.
 struct State {
-    float highest = -INFINITY, total = 0;
+    float highest, total;
 };
+
+// Nothing has been seen.
+template <int n_strips>
+__device__ __forceinline__ void forget(State (&states)[n_strips][2]) {
+#pragma unroll
+    for (int m = 0; m < n_strips; m++) {
+        states[m][0].highest = states[m][1].highest = -INFINITY;
+        states[m][0].total = states[m][1].total = 0;
+    }
+}
 
 // How a segment's sums are added to those before it: by these factors.
 struct Joined {
@@ -451,11 +463,13 @@ __global__ void __launch_bounds__(32 * S::kMostWarps, S::kBlocksAnSm)
     Pages<S> pages(s, a, tile, first, end, shared);
     const Queries<S> queries(s, a, tile, pairs, shared, warp, lane);
     State joined[S::kStrips][2];
+    forget(joined);
     int page = first;
     do {
         const int segment = page / kSegmentPages;
         const int segment_end = min(end, (segment + 1) * kSegmentPages);
         State states[S::kStrips][2];
+        forget(states);
         Sums<S> sums = {};
 #pragma unroll 1
         for (; page < segment_end; page++) {
@@ -493,7 +507,7 @@ __global__ void __launch_bounds__(32 * kAddWarps)
     const int position = a.positions[a.first_row + row];
     const int64_t first = a.part(row, head, 0);
     float sums[kMostColumns] = {};
-    State state;
+    State state{-INFINITY, 0};
     for (int segment = 0; segment < segments_of(int64_t{position} + 1); segment++) {
         const float2 of_part = a.states[first + segment];
         const State own{of_part.x, of_part.y};
