@@ -129,7 +129,7 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
                           parse_words(where, text, "all, or some of " + known_checkpoints()));
                });
     add_list(line, "-ub,--ubatch-size",
-             fmt::format("tokens of a prompt's step (default: {})", kBenchStepRows),
+             "tokens of a prompt's step (default: as run takes, 512 on the processor)",
              options.n_ubatch, 1, 65536);
     add_device_options(line, options.open);
     declare_tests(line, options);
@@ -168,7 +168,7 @@ std::vector<BenchTest> tests_of(const BenchOptions& options) {
 // One way to open one model.
 struct Opening {
     OpenOptions open;
-    int n_ubatch;
+    int n_ubatch;  // 0: the device's
 };
 
 std::vector<Opening> openings_of(const BenchOptions& options) {
@@ -300,7 +300,7 @@ class Bench {
         for (const BenchTest& test : tests_) {
             BenchResult result = time_test(*session, test);
             result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
-            result.n_ubatch = opening.n_ubatch;
+            result.n_ubatch = session->info().n_step_rows;
             status_.clear();
             report_.add(result);
             n_done_++;
@@ -395,7 +395,7 @@ void bench(BenchOptions& options) {
     set_default<int64_t>(options.n_gen, 128);
     set_default<int64_t>(options.n_depth, 0);
     set_default<int64_t>(options.n_parallel, 1);
-    set_default<int64_t>(options.n_ubatch, kBenchStepRows);
+    set_default<int64_t>(options.n_ubatch, 0);
     set_default<int64_t>(options.n_threads, 0);
     catch_interrupts();
     check_early(options);

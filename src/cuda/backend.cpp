@@ -71,6 +71,9 @@ class CudaBackend : public Backend {
     Caps caps() const override { return {pool_.size(), &context_, "cuda"}; }
     DeviceFacts facts() const override { return cuda_facts(device_); }
 
+    // Weights are read once for all of them; more change little.
+    int step_rows() const override { return 2048; }
+
     uint64_t free_memory_bytes() const override {
         use("free memory");
         size_t free = 0, total = 0;

@@ -11,8 +11,6 @@
 
 namespace ridge {
 
-static_assert(kBenchStepRows == kMaxStepRows);  // as prompts are run
-
 // What a Batch views.
 struct BenchSession::StepRows {
     std::vector<Token> tokens;
@@ -23,11 +21,10 @@ struct BenchSession::StepRows {
 };
 
 BenchSession::BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
-                           int n_step_rows, std::function<void(double)> on_stage)
+                           std::function<void(double)> on_stage)
     : engine_(std::move(engine)),
       n_positions_(std::move(n_positions)),
       n_filled_(n_positions_.size()),
-      n_step_rows_(n_step_rows),
       on_stage_(std::move(on_stage)) {
     greedy_.temperature = 0;
 }
@@ -38,7 +35,7 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
                                                  std::vector<int64_t> n_positions, int n_step_rows,
                                                  const Progress& progress,
                                                  std::function<void(double)> on_stage) {
-    CHECK(!n_positions.empty() && n_step_rows > 0);
+    CHECK(!n_positions.empty() && n_step_rows >= 0);
     std::vector<int64_t> base_slots;
     Capacity capacity;
     for (int64_t n : n_positions) {
@@ -47,10 +44,10 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
         capacity.n_slots += kv_pages_of(n) * kKvPagePositions;
     }
     capacity.n_logit_rows = static_cast<int>(n_positions.size());
-    capacity.n_step_rows = std::max(n_step_rows, capacity.n_logit_rows);
+    capacity.n_step_rows = n_step_rows;
     std::unique_ptr<BenchSession> session(
         new BenchSession(Engine::Impl::open(options, capacity, progress, {}),
-                         std::move(n_positions), n_step_rows, std::move(on_stage)));
+                         std::move(n_positions), std::move(on_stage)));
     session->base_slots_ = std::move(base_slots);
     session->engine_->impl_->info.n_ctx = session->n_positions_.front();
     return session;
@@ -91,7 +88,7 @@ Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool 
         return static_cast<double>(at - begin) / static_cast<double>(end - begin);
     };
     for (int64_t at = begin; at < end;) {
-        auto n = static_cast<int32_t>(std::min<int64_t>(n_step_rows_, end - at));
+        auto n = static_cast<int32_t>(std::min<int64_t>(info().n_step_rows, end - at));
         StepRows rows;
         for (int64_t position = at; position < at + n; position++) {
             rows.tokens.push_back(token_at(sequence, position));

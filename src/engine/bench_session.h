@@ -13,17 +13,16 @@
 
 namespace ridge {
 
-constexpr int kBenchStepRows = 512;  // rows of one prompt step where nothing else is asked
-
 // A model opened to be timed: prompt steps and decode steps on tokens that do not matter, over a
 // cache that holds several sequences. Token number p of sequence s is always the same random one,
 // never 0. Throws Error.
 class BenchSession {
   public:
     // n_positions[s]: what sequence s may hold, none more than the one before it. It may be more
-    // than the model was made for. `n_step_rows`: rows of a prompt step. `on_stage` is called
-    // before each step and each stage of its layers with the share, 0..1, that is done of the call
-    // of prompt(), decode() or fill() for one sequence, and may throw to end what is going on.
+    // than the model was made for. `n_step_rows`: rows of a prompt step, 0: as many as prompts are
+    // run in where nothing else is asked. `on_stage` is called before each step and each stage of
+    // its layers with the share, 0..1, that is done of the call of prompt(), decode() or fill() for
+    // one sequence, and may throw to end what is going on.
     static std::unique_ptr<BenchSession> open(const OpenOptions& options,
                                               std::vector<int64_t> n_positions, int n_step_rows,
                                               const Progress& progress = {},
@@ -50,7 +49,7 @@ class BenchSession {
   private:
     struct StepRows;
 
-    BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions, int n_step_rows,
+    BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
                  std::function<void(double)> on_stage);
     Token token_at(int sequence, int64_t position) const;
     Token prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
@@ -61,7 +60,6 @@ class BenchSession {
     std::unique_ptr<Engine> engine_;
     std::vector<int64_t> n_positions_, base_slots_;
     std::vector<int64_t> n_filled_;  // positions from 0 on that hold the sequence's own tokens
-    int n_step_rows_;
     std::function<void(double)> on_stage_;
     SampleParams greedy_;
 };

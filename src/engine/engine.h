@@ -87,6 +87,7 @@ struct ModelInfo {
     int64_t kv_bytes_per_position = 0;
     int64_t n_ctx = 0, n_ctx_train = 0;
     int n_threads = 0;
+    int n_step_rows = 0;  // of a prompt's step, at most: memory of steps is planned for as many
     std::string device, checkpoint;
     std::string device_reason;  // what is to be told of how "auto" chose the device; or empty
     StreamInfo stream;

@@ -10,16 +10,16 @@
 
 namespace ridge {
 
-constexpr int kMaxStepRows = 512;       // rows of one prompt step: scratch is planned for as many
 constexpr int64_t kFirstStepRows = 32;  // of the first step of a prompt, and at least
 constexpr double kStepMs = 500;         // a prompt step aims at
-constexpr int kMaxStepLogitRows = 16;   // of these, rows that may want logits
+constexpr int kMaxStepLogitRows = 16;   // rows of a prompt step that may want logits
 
 // What an engine is opened for, beside its options.
 struct Capacity {
     // Of the KV cache, however long a context the model was made for; 0: the context's.
     int64_t n_slots = 0;
-    int n_step_rows = kMaxStepRows, n_logit_rows = kMaxStepLogitRows;  // of a step
+    int n_step_rows = 0;  // of a prompt's step; 0: as many as the backend is fast with
+    int n_logit_rows = kMaxStepLogitRows;  // of a step
 };
 
 struct Engine::Impl {
@@ -46,10 +46,10 @@ struct Engine::Impl {
 
     // A step of the backend to its end; its errors name the model.
     StepResult step(const KvCache& cache, const Batch& batch) const;
-    // Computes `tokens`, at most kMaxStepRows, as the next positions of the sequence that the cache
-    // holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with `sampling`
-    // the last row is sampled too. The sequence grows when the step has succeeded. `before_stage`
-    // may throw to end the step (model/batch.h).
+    // Computes `tokens`, at most info.n_step_rows, as the next positions of the sequence that the
+    // cache holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with
+    // `sampling` the last row is sampled too. The sequence grows when the step has succeeded.
+    // `before_stage` may throw to end the step (model/batch.h).
     StepResult run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
                         RowClass row_class, int n_logit_rows, const SampleParams* sampling,
                         const std::function<void()>* before_stage);

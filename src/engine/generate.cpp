@@ -49,16 +49,18 @@ class AnswerText {
 // stop is heard on a slow machine too; where a prompt is cut changes no result.
 class StepSize {
   public:
+    explicit StepSize(int n_most) : n_most_(n_most), n_rows_(std::min(kFirstStepRows, n_most_)) {}
+
     int64_t rows_of(int64_t n_left) const { return std::min(n_rows_, n_left); }
     void took(int64_t n, double ms) {
         if (n < n_rows_) return;
         double growth = kStepMs / std::max(ms, 1.0);
         n_rows_ = std::clamp<int64_t>(static_cast<int64_t>(static_cast<double>(n) * growth),
-                                      kFirstStepRows, kMaxStepRows);
+                                      std::min(kFirstStepRows, n_most_), n_most_);
     }
 
   private:
-    int64_t n_rows_ = kFirstStepRows;
+    int64_t n_most_, n_rows_;
 };
 
 // Thrown from within a step that was cancelled.
@@ -114,7 +116,8 @@ StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const 
                                   const SampleParams* sampling,
                                   const std::function<void()>* before_stage) {
     size_t n = tokens.size(), n_past = sequence.size();
-    CHECK(n > 0 && n <= kMaxStepRows && static_cast<int64_t>(n_past + n) <= kv.n_slots);
+    CHECK(n > 0 && n <= static_cast<size_t>(info.n_step_rows) &&
+          static_cast<int64_t>(n_past + n) <= kv.n_slots);
     std::vector<int32_t> positions(n), logit_rows(static_cast<size_t>(n_logit_rows));
     std::iota(positions.begin(), positions.end(), static_cast<int32_t>(n_past));
     std::iota(logit_rows.begin(), logit_rows.end(), static_cast<int32_t>(n) - n_logit_rows);
@@ -175,11 +178,11 @@ class Answer {
           run_step_(std::move(run_step)),
           text_(tokenizer, request) {}
 
-    Generation run(int64_t n_reused, int64_t n_ctx) {
+    Generation run(int64_t n_reused, int64_t n_ctx, int n_step_rows) {
         result_.n_prompt = static_cast<int64_t>(request_.prompt.size());
         result_.n_reused = n_reused;
         Timer timer;
-        bool complete = compute_prompt();
+        bool complete = compute_prompt(n_step_rows);
         result_.prompt_ms = timer.elapsed_ms();
         if (!complete) return std::move(result_);
         timer.restart();
@@ -193,8 +196,8 @@ class Answer {
 
   private:
     // False where it was cancelled.
-    bool compute_prompt() {
-        StepSize step_size;
+    bool compute_prompt(int n_step_rows) {
+        StepSize step_size(n_step_rows);
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
             int64_t n = step_size.rows_of(result_.n_prompt - at);
             auto tokens =
@@ -293,7 +296,7 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
                       return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
                                            draw ? &request.sampling : nullptr, &before_stage);
                   });
-    return answer.run(n_reused, n_ctx);
+    return answer.run(n_reused, n_ctx, impl.info.n_step_rows);
 }
 
 bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
@@ -306,7 +309,7 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
     if (n_total > impl.kv.n_slots) {
         throw Error("{} tokens, the context holds {}", n_total, impl.kv.n_slots);
     }
-    StepSize step_size;
+    StepSize step_size(impl.info.n_step_rows);
     const std::function<void()> before_stage = stop_if(options.cancelled);
     const auto n_tokens = static_cast<int64_t>(tokens.size());
     try {

@@ -240,20 +240,30 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
     // is used.
     const uint64_t free_bytes = impl.backend->free_memory_bytes();
     impl.kv = impl.backend->make_kv_cache(model.config, k_dtype, v_dtype, n_ctx);
-    const PrepareOptions prepare{
-        .repack = !options.no_repack,
-        .in_memory = is_synth(options.model) && impl.backend->name() == "cpu",
-        .stream = options.stream_weights,
-        .memory_bytes = free_bytes,
-        .step_bytes = impl.backend->step_bytes(
+    PrepareOptions prepare{.repack = !options.no_repack,
+                           .in_memory = is_synth(options.model) && impl.backend->name() == "cpu",
+                           .stream = options.stream_weights,
+                           .memory_bytes = free_bytes,
+                           .cache = cache_text(capacity, n_ctx)};
+    const auto step_bytes = [&](int n_rows) {
+        return impl.backend->step_bytes(
             model, options.no_repack ? row_major_layout() : *model.tables.matmul_layout, impl.kv,
-            capacity.n_step_rows, capacity.n_logit_rows),
-        .cache = cache_text(capacity, n_ctx)};
+            std::max(n_rows, capacity.n_logit_rows), capacity.n_logit_rows);
+    };
+    int n_step_rows = capacity.n_step_rows;
+    if (n_step_rows == 0) {  // a cache of fewer positions never sees so many
+        const int64_t n_useful = std::max<int64_t>(n_ctx, kStepRows);
+        n_step_rows = static_cast<int>(std::min<int64_t>(impl.backend->step_rows(), n_useful));
+        n_step_rows =
+            choose_step_rows(prepare, impl.kv, *impl.backend, model, n_step_rows, step_bytes);
+    }
+    prepare.step_bytes = step_bytes(n_step_rows);
     const WeightPlacement placement =
         prepare_weights(*impl.file, prepare, impl.kv, *impl.backend, model, progress);
-    std::vector<Fallback> fallbacks =
-        impl.backend->plan(model, impl.kv, capacity.n_step_rows, capacity.n_logit_rows);
+    std::vector<Fallback> fallbacks = impl.backend->plan(
+        model, impl.kv, std::max(n_step_rows, capacity.n_logit_rows), capacity.n_logit_rows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
+    impl.info.n_step_rows = n_step_rows;
     if (impl.backend->can_stream()) {
         impl.info.device_bytes =
             placement.device_bytes() + prepare.step_bytes + static_cast<int64_t>(impl.kv.n_bytes());

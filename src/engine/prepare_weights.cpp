@@ -1,9 +1,12 @@
 #include "engine/prepare_weights.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/system.h"
@@ -11,6 +14,12 @@
 
 namespace ridge {
 namespace {
+
+// Matrices of matmuls go into the layout that the tables want.
+const Layout& layout_of(const Model& model, const Tensor& tensor, bool repack) {
+    const bool packs = repack && !is_looked_up(model.weights, tensor, model.config.tied_head);
+    return packs ? *model.tables.matmul_layout : row_major_layout();
+}
 
 double gb(uint64_t n_bytes) {
     return 1e-9 * static_cast<double>(n_bytes);
@@ -59,6 +68,25 @@ class MemoryBudget {
     int64_t to_take_, to_give_, taken_ = 0, given_ = 0;
 };
 
+// What backend.prepare() will take for the weights, at the least.
+struct WeightBytes {
+    std::vector<int64_t> layers;
+    int64_t other = 0;
+    int64_t sources = 0;  // of those that are packed, as they lie in the file
+
+    WeightBytes(const Backend& backend, const Model& model, bool repack)
+        : layers(model.weights.layers.size()) {
+        const bool tied = model.config.tied_head;
+        for_each_side_by_side(model.weights, tied, [&](auto tensors, int layer) {
+            for (const Tensor* tensor : tensors) {
+                const int64_t n = backend.least_bytes(*tensor, layout_of(model, *tensor, repack));
+                (layer < 0 ? other : layers[static_cast<size_t>(layer)]) += n;
+                if (n > 0) sources += tensor->n_bytes();
+            }
+        });
+    }
+};
+
 // Where weights go on a device with memory of its own; layer_bytes and other_bytes are exact there.
 // An Error where its memory or the host's does not hold them, before any of it is taken.
 WeightPlacement place_on(const Backend& backend, const PrepareOptions& options, size_t kv_bytes,
@@ -86,37 +114,41 @@ WeightPlacement place_on(const Backend& backend, const PrepareOptions& options, 
 
 }  // namespace
 
+int choose_step_rows(const PrepareOptions& options, const KvCache& kv, const Backend& backend,
+                     const Model& model, int n_wanted,
+                     const std::function<int64_t(int)>& step_bytes) {
+    if (n_wanted <= kStepRows || !backend.can_stream()) return n_wanted;
+    const WeightBytes n_bytes(backend, model, options.repack);
+    const auto n_streamed = [&](int n_rows) {
+        const int64_t room = static_cast<int64_t>(options.memory_bytes) -
+                             static_cast<int64_t>(kv.n_bytes()) - step_bytes(n_rows);
+        const WeightPlacement placement =
+            place_weights(n_bytes.layers, n_bytes.other, room, options.stream);
+        // Where not even two layers find room, the error is told of the fewest rows.
+        return placement.device_bytes() > room ? SIZE_MAX : placement.streamed.size();
+    };
+    const size_t n_least = n_streamed(kStepRows);
+    if (n_least == SIZE_MAX) return kStepRows;
+    int n_rows = n_wanted;
+    while (n_rows > kStepRows && n_streamed(n_rows) > n_least) n_rows /= 2;
+    return std::max(n_rows, kStepRows);
+}
+
 WeightPlacement prepare_weights(const ModelFile& file, const PrepareOptions& options,
                                 const KvCache& kv, Backend& backend, Model& model,
                                 const Progress& progress) {
     const bool tied = model.config.tied_head;
-    const Layout& packed = options.repack ? *model.tables.matmul_layout : row_major_layout();
-    // Matrices of matmuls go into the layout that the tables want.
-    auto layout_of = [&](const Tensor& tensor) -> const Layout& {
-        return is_looked_up(model.weights, tensor, tied) ? row_major_layout() : packed;
-    };
-    auto known_bytes = [&](const Tensor& tensor) {
-        return backend.least_bytes(tensor, layout_of(tensor));
-    };
-
-    std::vector<int64_t> layer_bytes(model.weights.layers.size());
-    int64_t other_bytes = 0, to_give = 0;
-    for_each_side_by_side(model.weights, tied, [&](std::span<Tensor* const> tensors, int layer) {
-        for (const Tensor* tensor : tensors) {
-            const int64_t n = known_bytes(*tensor);
-            (layer < 0 ? other_bytes : layer_bytes[static_cast<size_t>(layer)]) += n;
-            if (n > 0 && options.in_memory) to_give += tensor->n_bytes();
-        }
-    });
+    const WeightBytes n_bytes(backend, model, options.repack);
     WeightPlacement placement;
     std::optional<MemoryBudget> budget;
     if (backend.can_stream()) {
-        placement = place_on(backend, options, kv.n_bytes(), layer_bytes, other_bytes);
+        placement = place_on(backend, options, kv.n_bytes(), n_bytes.layers, n_bytes.other);
         backend.place(placement);
     } else {
-        budget.emplace(backend.name(), options, kv.n_bytes(), packed.rows_in_part > 0,
-                       std::accumulate(layer_bytes.begin(), layer_bytes.end(), other_bytes),
-                       to_give);
+        const bool packs = options.repack && model.tables.matmul_layout->rows_in_part > 0;
+        budget.emplace(backend.name(), options, kv.n_bytes(), packs,
+                       std::accumulate(n_bytes.layers.begin(), n_bytes.layers.end(), n_bytes.other),
+                       options.in_memory ? n_bytes.sources : 0);
     }
 
     const auto total = static_cast<double>(total_weight_bytes(model.config, model.weights));
@@ -124,19 +156,19 @@ WeightPlacement prepare_weights(const ModelFile& file, const PrepareOptions& opt
     for_each_side_by_side(model.weights, tied, [&](std::span<Tensor* const> tensors, int layer) {
         int64_t n_known = 0;
         for (const Tensor* tensor : tensors) {
-            n_known += known_bytes(*tensor);
+            n_known += backend.least_bytes(*tensor, layout_of(model, *tensor, options.repack));
             done += static_cast<double>(tensor->n_bytes());
         }
         PrepareEvents events;
-        events.taking = [&](int64_t n_bytes) {
-            if (budget) budget->take(n_bytes, std::exchange(n_known, 0));
+        events.taking = [&](int64_t n_taken) {
+            if (budget) budget->take(n_taken, std::exchange(n_known, 0));
         };
         // What the file holds of a copied weight is not needed again, and leaves memory.
         events.copied = [&](const Tensor& original) {
             file.discard(original);
             if (budget && options.in_memory) budget->give(original.n_bytes());
         };
-        backend.prepare(tensors, layout_of(*tensors[0]), layer, events);
+        backend.prepare(tensors, layout_of(model, *tensors[0], options.repack), layer, events);
         if (progress) progress("packing weights", done / total);
     });
     if (tied) model.weights.head.weight = model.weights.embedding;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "engine/engine.h"
@@ -17,6 +18,13 @@ struct PrepareOptions {
     int64_t step_bytes = 0;     // of these for steps
     std::string cache;          // how errors call the KV cache: "the KV cache at -c 4096"
 };
+
+// Rows of a prompt's step: n_wanted, or half as many as often as it takes so that no more layers
+// are streamed for the memory that step_bytes(rows) wants than where there are kStepRows. Before
+// the weights are prepared; of `options` all but step_bytes.
+int choose_step_rows(const PrepareOptions& options, const KvCache& kv, const Backend& backend,
+                     const Model& model, int n_wanted,
+                     const std::function<int64_t(int)>& step_bytes);
 
 // Puts the model's weights, as they lie in `file`, where the backend wants them, and tells which of
 // them are streamed. Those that are packed cannot give way as those in the page cache can, so an

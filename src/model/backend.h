@@ -49,6 +49,9 @@ struct DeviceFacts {
     std::string driver, runtime;  // versions: "580.159.04", "CUDA 13.0"
 };
 
+// Rows of a prompt's step, at most, unless a backend wants more of them or a caller says.
+constexpr int kStepRows = 512;
+
 // A device that can hold a model and run its steps.
 class Backend {
   public:
@@ -57,6 +60,9 @@ class Backend {
     virtual std::string_view name() const = 0;
     virtual std::span<const Checkpoint> checkpoints() const = 0;
     virtual Caps caps() const = 0;
+    // Rows of a prompt's step that the device is fast with. Memory of a step grows with them, so
+    // there may be fewer where it is short (engine/prepare_weights.h), no fewer than kStepRows.
+    virtual int step_rows() const { return kStepRows; }
 
     // What can be taken now of the device's memory, within the limit that it was opened with; 0:
     // unknown.
