@@ -17,6 +17,10 @@ using namespace prefill;
 // segments of their rows, with the same result.
 constexpr int64_t kMostPartBytes = int64_t{64} << 20;
 
+int64_t most_parts(const KvLayer& kv) {
+    return kMostPartBytes / ((kv.d_head + 2) * static_cast<int64_t>(sizeof(float)));
+}
+
 // A kernel for one kind of cache, and how it is launched.
 struct PromptKernel {
     void (*kernel)(PromptRows) = nullptr;
@@ -53,6 +57,15 @@ PromptKernel kernel_of(const KvLayer& kv, int shared_bytes_a_block) {
     return kernel_of<Any>(kv.d_head, n_warps);
 }
 
+// Few tiles against many positions leave multiprocessors idle: each segment gets blocks of its own
+// then. It is nothing to the results. 0: none does.
+int segments_apart(const Context& context, const KvLayer& kv, int64_t n_heads, int n_rows,
+                   int n_tiles, int last_position) {
+    if (n_tiles * kv.n_kv_heads >= 2 * context.n_sms) return 0;
+    const int n_segments = segments_of(int64_t{last_position} + 1);
+    return n_segments < 2 || n_rows * n_heads * n_segments > most_parts(kv) ? 0 : n_segments;
+}
+
 bool has_class(const Batch& batch, RowClass row_class) {
     return std::any_of(batch.spans.begin(), batch.spans.end(),
                        [&](const SequenceSpan& span) { return span.row_class == row_class; });
@@ -63,12 +76,11 @@ class PrefillAttention {
     PrefillAttention(Step& s, Heads q, const KvLayer& kv, Heads out)
         : context_(context_of(s)),
           batch_(s.batch),
+          kv_(kv),
           args_(kv),
           kernel_(kernel_of(kv, context_.shared_bytes_a_block)) {
-        const int64_t part_bytes = (kv.d_head + 2) * static_cast<int64_t>(sizeof(float));
-        most_parts_ = std::min(q.rows.n_rows * q.n_heads * segments_of(kv.n_slots),
-                               kMostPartBytes / part_bytes);
-        const Rows sums = s.scratch(most_parts_, kv.d_head), states = s.scratch(most_parts_, 2);
+        n_parts_ = std::min(q.rows.n_rows * q.n_heads * segments_of(kv.n_slots), most_parts(kv));
+        const Rows sums = s.scratch(n_parts_, kv.d_head), states = s.scratch(n_parts_, 2);
         if (s.planning) return;
         args_.q = device_rows<const float>(q.rows), args_.q_stride = q.rows.stride;
         args_.out = device_rows<float>(out.rows), args_.out_stride = out.rows.stride;
@@ -106,24 +118,22 @@ class PrefillAttention {
     }
 
   private:
-    // Few tiles against many positions leave multiprocessors idle: each segment gets blocks of its
-    // own then. It is nothing to the results.
     void split(PromptRows& a) const {
-        if (a.n_tiles * a.kv.n_kv_heads >= 2 * context_.n_sms) return;
         const auto positions = batch_.positions.subspan(static_cast<size_t>(a.first_row),
                                                         static_cast<size_t>(a.n_rows));
         const int last = *std::max_element(positions.begin(), positions.end());
-        a.n_segments = segments_of(int64_t{last} + 1);
-        const int64_t n_parts = int64_t{a.n_rows} * a.n_heads() * a.n_segments;
-        if (a.n_segments < 2 || n_parts > most_parts_) return;
+        a.n_segments = segments_apart(context_, kv_, a.n_heads(), a.n_rows, a.n_tiles, last);
+        if (a.n_segments == 0) return;
+        CHECK(int64_t{a.n_rows} * a.n_heads() * a.n_segments <= n_parts_);
         a.sums = sums_, a.states = states_;
     }
 
     const Context& context_;
     const Batch& batch_;
+    const KvLayer kv_;
     PromptRows args_;
     PromptKernel kernel_;
-    int64_t most_parts_ = 0;
+    int64_t n_parts_ = 0;
     float* sums_ = nullptr;
     float2* states_ = nullptr;
 };
@@ -174,6 +184,14 @@ std::string_view unfit_for_prefill_attention(const Step& s, const Heads& q, cons
     if (kv.d_head > 256) return "d_head is above 256";
     const int most = context_of(s).shared_bytes_a_block;
     return kernel_of(kv, most).shared_bytes <= most ? "" : "too little shared memory";
+}
+
+int segments_apart(const Caps& caps, const KvLayer& kv, int n_heads, int n_rows,
+                   int last_position) {
+    const Context& context = *static_cast<const Context*>(caps.kernels);
+    const int n_pairs = kernel_of(kv, context.shared_bytes_a_block).n_pairs;
+    const int n_tiles = tiles_of(n_rows, n_heads / kv.n_kv_heads, n_pairs);
+    return segments_apart(context, kv, n_heads, n_rows, n_tiles, last_position);
 }
 
 void prefill_attention(Step& s, Heads q, KvLayer kv, Heads out) {

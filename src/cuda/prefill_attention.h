@@ -15,4 +15,9 @@ void prefill_attention(Step& s, Heads q, KvLayer kv, Heads out);
 std::string_view unfit_for_prefill_attention(const Step& s, const Heads& q, const KvLayer& kv,
                                              const Heads& out);
 
+// How many segments of positions get blocks of threads of their own where a launch has n_rows rows
+// of one sequence, the last at `last_position`; 0: blocks take all that their rows see. The results
+// are the same, which tests show.
+int segments_apart(const Caps& caps, const KvLayer& kv, int n_heads, int n_rows, int last_position);
+
 }  // namespace ridge::cuda

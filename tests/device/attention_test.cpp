@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "cases/case_run.h"
 #include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
+#include "cuda/prefill_attention.h"
 #include "ref/ref.h"
 #include "support/seed.h"
 
@@ -45,16 +47,50 @@ Case attention_of(std::vector<CaseSequence> sequences, int ratio, int d_head, DT
                         .v_dtype = v_dtype});
 }
 
+// Where two matrices differ: told at length, since some ways to err show in few rows, by little.
+struct RowDifferences {
+    int64_t n_rows = 0, first_row = -1, first_column = 0, last_column = 0, n_columns = 0;
+    int64_t worst_row = 0, worst_column = 0;
+    double worst = -1;  // of elements, beside the greatest magnitude of the row
+    float worst_x = 0, worst_y = 0;
+
+    void add(int64_t row, std::span<const float> x, std::span<const float> y) {
+        float highest = 0;
+        for (float one : x) highest = std::max(highest, std::abs(one));
+        bool differs = false;
+        for (size_t c = 0; c < x.size(); c++) {
+            if (std::bit_cast<uint32_t>(x[c]) == std::bit_cast<uint32_t>(y[c])) continue;
+            const auto column = static_cast<int64_t>(c);
+            if (first_row < 0) first_row = row, first_column = column;
+            if (row == first_row) last_column = column, n_columns++;
+            differs = true;
+            const double error = std::abs(double{x[c]} - double{y[c]}) / double{highest};
+            if (error <= worst) continue;
+            worst = error, worst_row = row, worst_column = column, worst_x = x[c], worst_y = y[c];
+        }
+        n_rows += differs ? 1 : 0;
+    }
+    std::string text() const {
+        return fmt::format(
+            "{} rows differ: first row {}, in {} columns of {} to {}; most row {}, column {}, by "
+            "{:.2e} of the row's greatest: {:.9g} and {:.9g}",
+            n_rows, first_row, n_columns, first_column, last_column, worst_row, worst_column, worst,
+            worst_x, worst_y);
+    }
+};
+
 // Compared as bits, so that -0 and 0 differ.
 void expect_same_rows(const Outputs& a, int64_t a_first, const Outputs& b, int64_t b_first,
                       int64_t n) {
     ASSERT_EQ(a.n_cols, b.n_cols);
-    for (int64_t i = 0; i < n * a.n_cols; i++) {
-        const float x = a.values[static_cast<size_t>(a_first * a.n_cols + i)];
-        const float y = b.values[static_cast<size_t>(b_first * b.n_cols + i)];
-        ASSERT_EQ(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(y))
-            << "row " << i / a.n_cols << ", column " << i % a.n_cols << ": " << x << " and " << y;
-    }
+    const auto row_of = [](const Outputs& of, int64_t row) {
+        return std::span(of.values).subspan(static_cast<size_t>(row * of.n_cols),
+                                            static_cast<size_t>(of.n_cols));
+    };
+    RowDifferences differences;
+    for (int64_t i = 0; i < n; i++)
+        differences.add(i, row_of(a, a_first + i), row_of(b, b_first + i));
+    EXPECT_EQ(differences.n_rows, 0) << differences.text();
 }
 
 // Forty sequences of all kinds and lengths: one block of positions, some, and many.
@@ -124,6 +160,18 @@ std::vector<Piece> pieces(int64_t n_ctx) {
     return all;
 }
 
+// How a prompt's rows are attended by: "blocks of all segments", "3 segments apart".
+std::string path_of(const Case& c, const Caps& caps) {
+    const KvLayer kv{.k_dtype = c.k_dtype,
+                     .v_dtype = c.v_dtype,
+                     .n_slots = c.sequences[0].n_ctx,
+                     .n_kv_heads = c.n_kv_heads,
+                     .d_head = c.d_head};
+    const int n = cuda::segments_apart(caps, kv, c.n_heads, c.sequences[0].n_rows,
+                                       static_cast<int>(c.sequences[0].n_ctx) - 1);
+    return n == 0 ? "blocks of all segments" : fmt::format("{} segments apart", n);
+}
+
 // Whole, blocks of threads take all positions of their rows; in small pieces, some of them each.
 TEST(Attention, a_prompt_attends_alike_wherever_it_is_cut) {
     CudaCases cuda = make_cuda_cases({.threads = 2});
@@ -137,21 +185,26 @@ TEST(Attention, a_prompt_attends_alike_wherever_it_is_cut) {
                                {64, DType::kBF16, DType::kBF16},
                                {128, DType::kQ8_0, DType::kQ8_0},
                                {96, DType::kQ8_0, DType::kF32}};
-    const int64_t n_ctx = 2200;
+    const int32_t n_ctx = 2200;
     for (const NamedTables& checkpoint : attention_checkpoints(cuda.caps)) {
         if (checkpoint.name == "plain") continue;
         for (const Kind& kind : kKinds) {
-            auto run = [&](int64_t end, int32_t n_rows) {
-                return run_case(attention_of({{end, n_rows, RowClass::kPrompt, 1}}, 8, kind.d_head,
-                                             kind.k_dtype, kind.v_dtype, true),
-                                test_seed(), checkpoint.tables, pool, cuda.device.get());
+            auto case_of = [&](int64_t end, int32_t n_rows) {
+                return attention_of({{end, n_rows, RowClass::kPrompt, 1}}, 8, kind.d_head,
+                                    kind.k_dtype, kind.v_dtype, true);
             };
-            const Outputs whole = run(n_ctx, n_ctx);
+            auto run = [&](const Case& c) {
+                return run_case(c, test_seed(), checkpoint.tables, pool, cuda.device.get());
+            };
+            const Case whole_case = case_of(n_ctx, n_ctx);
+            const Outputs whole = run(whole_case);
             for (const Piece& piece : pieces(n_ctx)) {
-                SCOPED_TRACE(fmt::format("{} rows from {}, d_head {}, checkpoint {}, RIDGE_SEED={}",
-                                         piece.n_rows, piece.first, kind.d_head, checkpoint.name,
-                                         test_seed()));
-                const Outputs alone = run(piece.first + piece.n_rows, piece.n_rows);
+                const Case piece_case = case_of(piece.first + piece.n_rows, piece.n_rows);
+                SCOPED_TRACE(fmt::format(
+                    "{} rows from {} by {}, of {} by {}; d_head {}, checkpoint {}, RIDGE_SEED={}",
+                    piece.n_rows, piece.first, path_of(piece_case, cuda.caps), n_ctx,
+                    path_of(whole_case, cuda.caps), kind.d_head, checkpoint.name, test_seed()));
+                const Outputs alone = run(piece_case);
                 expect_same_rows(alone, 0, whole, piece.first, piece.n_rows);
             }
         }
