@@ -198,6 +198,13 @@ void add_extremes(std::vector<Case>& cases) {
         c.fill = Fill::kConstant, c.scale = 0;
         cases.push_back(finish_case(c, "equal scores"));
     }
+    // Rows that see few positions, of which for some heads all have scores far below 0: weights are
+    // relative to the highest of them, wherever in a block of rows it is.
+    for (const CacheTypes& types : kCacheTypes) {
+        Case c = attention({sequence(4, 4)}, 1, 16, 64, types, false);
+        c.scale = 100, c.tolerance = 5e-2f;
+        cases.push_back(finish_case(c, "all scores below -1e3"));
+    }
 }
 
 void add_kv_append(std::vector<Case>& cases) {
