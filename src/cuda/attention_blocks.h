@@ -7,21 +7,25 @@
 namespace ridge::cuda {
 
 // How decode attention cuts a row's positions into blocks, whose sums are merged in order: from
-// position 0 on, of 128 positions each, or of twice as many until there are no more than 64. A
+// position 0 on, of 256 positions each, or of twice as many until there are no more than 64. A
 // row's own position decides, and nothing else, so that its result is the same in any company.
-constexpr int kLeastBlockPositions = 128, kMostBlocks = 64;
+constexpr int kLeastBlockPositions = 256, kMostBlocks = 64;
 
-RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
-    int shift = 7;
+RIDGE_HOST_DEVICE constexpr int block_shift(int n_positions) {  // the binary logarithm
+    int shift = 8;
     while ((n_positions - 1) >> shift >= kMostBlocks) shift++;
-    static_assert(kLeastBlockPositions == 1 << 7);
-    return 1 << shift;
+    static_assert(kLeastBlockPositions == 1 << 8);
+    return shift;
+}
+RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
+    return 1 << block_shift(n_positions);
 }
 
 // Of a masked row, too: one, which is empty.
 RIDGE_HOST_DEVICE constexpr int blocks_of(int n_positions) {
-    const int n = block_positions(n_positions);
-    return n_positions <= n ? 1 : (n_positions - 1) / n + 1;
+    return n_positions <= kLeastBlockPositions
+               ? 1
+               : ((n_positions - 1) >> block_shift(n_positions)) + 1;
 }
 
 // Rows of so few positions have too few blocks to fill a device: each of the query heads that share

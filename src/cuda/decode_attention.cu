@@ -189,8 +189,9 @@ __device__ void store(const DecodeRows& a, const Item& item, int64_t column, flo
                       float total) {
     float* to = a.out + (a.first_row + item.row) * a.out_stride + column;
     const bool masked = item.n_positions == 0;
-    to[0] = masked ? 0 : sum.x / total, to[1] = masked ? 0 : sum.y / total;
-    to[2] = masked ? 0 : sum.z / total, to[3] = masked ? 0 : sum.w / total;
+    const float inverse = 1 / total;
+    to[0] = masked ? 0 : sum.x * inverse, to[1] = masked ? 0 : sum.y * inverse;
+    to[2] = masked ? 0 : sum.z * inverse, to[3] = masked ? 0 : sum.w * inverse;
 }
 
 // The queries of an item, scaled, to shared memory.
@@ -205,6 +206,17 @@ __device__ __forceinline__ void fetch_queries(const S& s, const DecodeRows& a,
         const int h = i / s.d, k = i % s.d;
         room.queries[k * G + h] = h < item.n_heads ? q[i] * a.scale : 0.0f;
     }
+}
+
+// The item that brings the new position to the cache, of those that have it.
+__device__ __forceinline__ bool keeps_fresh(const Item& item) {
+    return item.first_head == 0 && blockIdx.z == 0;
+}
+__device__ __forceinline__ HostKvRow fresh_row(const DecodeRows& a, const HeadGroup& heads,
+                                               const Item& item, bool is_k) {
+    const int64_t page = item.slot / kKvPagePositions;
+    const int p = static_cast<int>(item.slot % kKvPagePositions);
+    return is_k ? a.kv.k_row(page, p, heads.kv_head) : a.kv.v_row(page, p, heads.kv_head);
 }
 
 // The same from what the projections have made; and where the item has it, the position that the
@@ -226,18 +238,24 @@ __device__ __forceinline__ void make_queries(const S& s, const DecodeRows& a,
         }
     }
     if (!item.has_fresh || warp < kWarps - 2) return;
-    const bool keeps = item.first_head == 0 && blockIdx.z == 0;
-    const int64_t slot = f.slots[row], page = slot / kKvPagePositions;
-    const int p = static_cast<int>(slot % kKvPagePositions);
     const float* k = qkv + (f.n_heads + heads.kv_head) * s.d;
     if (warp == kWarps - 1) {
         prepare_head(f, k, f.k_norm, s.d, room.turns, 1, room.k, 1);
-        keep_row(a.kv.k_row(page, p, heads.kv_head), s.d, keeps, room.k);
+        round_row(fresh_row(a, heads, item, true), s.d, keeps_fresh(item), room.k);
     } else {
         const float* v = k + a.kv.n_kv_heads * s.d;
         for (int i = lane; i < s.d; i += 32) room.v[i] = v[i];
-        keep_row(a.kv.v_row(page, p, heads.kv_head), s.d, keeps, room.v);
+        round_row(fresh_row(a, heads, item, false), s.d, keeps_fresh(item), room.v);
     }
+}
+
+// The new position to the cache, by the warps that have least to do at an item's end.
+template <class S>
+__device__ __forceinline__ void keep_fresh(const S& s, const DecodeRows& a, const HeadGroup& heads,
+                                           const Item& item, const Room& room, int warp) {
+    if (!item.has_fresh || !keeps_fresh(item) || warp < kWarps - 2) return;
+    const bool is_k = warp == kWarps - 1;
+    keep_row(fresh_row(a, heads, item, is_k), s.d, is_k ? room.k : room.v);
 }
 
 // The scores of the position that the cache has not yet.
@@ -259,16 +277,19 @@ __device__ __forceinline__ void score_fresh(const S& s, const Item& item, const 
 // waits: for the kernel before, of which the cache's older positions are not the product.
 template <class S>
 __device__ __forceinline__ void attend(const S& s, const DecodeRows& a, const HeadGroup& heads,
-                                       const Item& item, const Room& room, bool waits, int warp,
-                                       int lane) {
+                                       const Item& item, const Room& room, double frequency,
+                                       bool waits, int warp, int lane) {
     constexpr int G = S::kGroup;
     std::byte* ring = room.rings + warp * s.ring_bytes;
     float* weights = room.weights + warp * weight_floats(G);
     Feed<S> feed(s, a, item, heads.kv_head, ring, warp, lane);
 
     if (a.fresh.is_there()) {
-        find_turns(a.fresh, item.n_positions - 1, room.turns);
-        if (waits) wait_for_previous_kernel(), let_next_kernel_start();
+        static_assert(kMostPairs <= kThreads);
+        if (static_cast<int>(threadIdx.x) < a.fresh.n_pairs) {
+            room.turns[threadIdx.x] = sine_and_cosine(item.n_positions - 1, frequency);
+        }
+        if (waits) wait_for_previous_kernel();
         __syncthreads();  // turns are there
         make_queries(s, a, heads, item, room, warp, lane);
     } else {
@@ -340,9 +361,11 @@ __device__ __forceinline__ void finish_block(const S& s, const DecodeRows& a,
         const float base = base_of(highest);
         float4 sum{};
         float total = 0;
+#pragma unroll
         for (int w = 0; w < kWarps; w++) {
             const auto* of_warp = reinterpret_cast<const float4*>(room.rings + w * s.ring_bytes);
             float4 rows{};
+#pragma unroll
             for (int r = 0; r < s.rows_at_once; r++) {
                 add_times(1, of_warp[(2 * h + v % 2) * 32 + r * s.row_lanes + v / 2], rows);
             }
@@ -434,12 +457,13 @@ __device__ __forceinline__ void merge_blocks(int d, const DecodeRows& a, const H
 // kGroup: of the parts, S::kGroup or where heads are apart that of the others.
 template <class S, int kGroup>
 __device__ __forceinline__ void run_item(const DecodeRows& a, const HeadGroup& heads,
-                                         const Item& item, std::byte* shared, bool waits, int warp,
-                                         int lane) {
+                                         const Item& item, std::byte* shared, double frequency,
+                                         bool waits, int warp, int lane) {
     const S s(a.kv);
     const Room room(s, shared);
-    attend(s, a, heads, item, room, waits, warp, lane);
+    attend(s, a, heads, item, room, frequency, waits, warp, lane);
     __syncthreads();  // all warps' sums are there
+    keep_fresh(s, a, heads, item, room, warp);
     finish_block<S, kGroup>(s, a, heads, item, room);
 }
 
@@ -451,18 +475,22 @@ __global__ void __launch_bounds__(kThreads, blocks_an_sm(G))
     const Shape<D, K, V, G> s(a.kv);
     const Room room(s, base);
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    let_next_kernel_start();
+    // Of the pair that this thread turns: asked for early, as it takes its time.
+    const double frequency =
+        static_cast<int>(threadIdx.x) < a.fresh.n_pairs ? a.fresh.frequency[threadIdx.x] : 0;
     const HeadGroup heads(a);
     const LaneRows rows(a, heads.n, lane);
     const int n_items = rows.n_items();
     // The batch is nobody's product; q and the cache are, or what has just been projected.
     bool waits = a.fresh.is_there();
-    if (!waits) wait_for_previous_kernel(), let_next_kernel_start();
+    if (!waits) wait_for_previous_kernel();
     for (int i = static_cast<int>(blockIdx.y); i < n_items; i += static_cast<int>(gridDim.y)) {
         const Item item = rows.item(i);
         if (G > 1 && item.n_positions <= kHeadsApartPositions) {
-            run_item<Shape<D, K, V, 1>, G>(a, heads, item, base, waits, warp, lane);
+            run_item<Shape<D, K, V, 1>, G>(a, heads, item, base, frequency, waits, warp, lane);
         } else {
-            run_item<Shape<D, K, V, G>, G>(a, heads, item, base, waits, warp, lane);
+            run_item<Shape<D, K, V, G>, G>(a, heads, item, base, frequency, waits, warp, lane);
         }
         waits = false;
         if (item.n_blocks > 1 && is_last(a, heads, item, room)) {

@@ -310,6 +310,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4, n_chunks = a.geometry.n_chunks;
 
+    let_next_kernel_start();
     // Weights are nobody's product: they come while the kernel before runs.
     Feed<Chunk, kWarps, kSides, kDepth> feed(a, warp, lane);
     Chunk ring[kDepth][kSides];
@@ -321,7 +322,6 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
 
     XLoader<Chunk::kBlock, kWarps> x_loader(a, shared, warp, lane);
     wait_for_previous_kernel();  // x is its product
-    let_next_kernel_start();
     x_loader.run();
     __syncthreads();  // x and what belongs to it is complete before it is read
 

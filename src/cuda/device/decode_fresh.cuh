@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 #include "cuda/device/block.cuh"
@@ -28,29 +31,27 @@ struct FreshRows {
     __device__ bool is_there() const { return qkv != nullptr; }
 };
 
-// By all threads of a block.
-__device__ inline void find_turns(const FreshRows& f, int position, float2* turns) {
-    for (int i = static_cast<int>(threadIdx.x); i < f.n_pairs; i += static_cast<int>(blockDim.x)) {
-        turns[i] = sine_and_cosine(position, f.frequency[i]);
-    }
-}
-
 // to[i * step] = scale * turned(normed(from))[i], by a warp. norm: [d] or null.
 __device__ inline void prepare_head(const FreshRows& f, const float* from, const float* norm, int d,
                                     const float2* turns, float scale, float* to, int step) {
     constexpr int kMost = 8;  // elements of a lane: d is at most 256
     const int lane = lane_of_thread();
-    float x[kMost], square = 0;
+    float x[kMost], weight[kMost], square = 0;
 #pragma unroll
     for (int j = 0; j < kMost; j++) {
-        x[j] = lane + 32 * j < d ? from[lane + 32 * j] : 0.0f;
-        square = fmaf(x[j], x[j], square);
+        const bool is_there = lane + 32 * j < d;
+        x[j] = is_there ? from[lane + 32 * j] : 0.0f;
+        weight[j] = is_there && norm != nullptr ? norm[lane + 32 * j] : 1.0f;
     }
-    if (norm != nullptr) scale *= rsqrtf(warp_sum(square) / static_cast<float>(d) + f.eps);
+    if (norm != nullptr) {
+#pragma unroll
+        for (int j = 0; j < kMost; j++) square = fmaf(x[j], x[j], square);
+        scale *= rsqrtf(warp_sum(square) / static_cast<float>(d) + f.eps);
+    }
 #pragma unroll
     for (int j = 0; j < kMost; j++) {
         const int i = lane + 32 * j;
-        if (i < d) to[i * step] = x[j] * (norm == nullptr ? scale : scale * norm[i]);
+        if (i < d) to[i * step] = x[j] * (scale * weight[j]);
     }
     __syncwarp();  // the head is complete before its pairs are turned
     for (int pair = lane; pair < f.n_pairs; pair += 32) {
@@ -61,24 +62,41 @@ __device__ inline void prepare_head(const FreshRows& f, const float* from, const
     __syncwarp();  // all pairs are turned before others read them
 }
 
-// x[i] as the cache's row holds it, by a warp; where `write`, to the cache.
-__device__ inline void keep_row(const HostKvRow& row, int d, bool write, float* x) {
+// x as a cache of the type will hold it, not of q8_0.
+__device__ inline float rounded_to(DType type, float x) {
+    if (type == DType::kF16) return __half2float(__float2half_rn(x));
+    return type == DType::kBF16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
+}
+
+// x [d] becomes what the cache's row will hold, by a warp. A row of q8_0 is kept at once, the
+// others later, by keep_row; where not `keeps` nothing is.
+__device__ inline void round_row(const HostKvRow& row, int d, bool keeps, float* x) {
     for (int i = lane_of_thread(); i < d; i += 32) {
-        if (row.dtype == DType::kQ8_0) {  // d is a multiple of 32, which share a scale
-            static_assert(kKvScaleElements == 32);
-            const f16 scale =
-                q8_scale(__reduce_max_sync(kAllLanes, __float_as_uint(x[i]) & 0x7fffffffu));
-            const int8_t code = q8_code(x[i], q8_inverse(scale));
-            if (write) {
-                write_as(code, row.element(i, 1));
-                if (i % kKvScaleElements == 0) write_as(scale, row.scale(i / kKvScaleElements));
-            }
-            x[i] = to_float(scale) * static_cast<float>(code);
+        if (row.dtype != DType::kQ8_0) {
+            x[i] = rounded_to(row.dtype, x[i]);
             continue;
         }
-        if (write) store_element(x[i], row, i);
-        if (row.dtype == DType::kF16) x[i] = to_float(to_f16(x[i]));
-        if (row.dtype == DType::kBF16) x[i] = to_float(to_bf16(x[i]));
+        static_assert(kKvScaleElements == 32);  // d is a multiple of it
+        const f16 scale =
+            q8_scale(__reduce_max_sync(kAllLanes, __float_as_uint(x[i]) & 0x7fffffffu));
+        const int8_t code = q8_code(x[i], q8_inverse(scale));
+        if (keeps) {
+            write_as(code, row.element(i, 1));
+            if (i % kKvScaleElements == 0) write_as(scale, row.scale(i / kKvScaleElements));
+        }
+        x[i] = to_float(scale) * static_cast<float>(code);
+    }
+}
+// x [d] as round_row has left it, to the cache.
+__device__ inline void keep_row(const HostKvRow& row, int d, const float* x) {
+    for (int i = lane_of_thread(); i < d; i += 32) {
+        if (row.dtype == DType::kF16) {
+            write_as(__float2half_rn(x[i]), row.element(i, 2));
+        } else if (row.dtype == DType::kBF16) {
+            write_as(__float2bfloat16_rn(x[i]), row.element(i, 2));
+        } else if (row.dtype == DType::kF32) {
+            write_as(x[i], row.element(i, 4));
+        }
     }
 }
 

@@ -56,52 +56,56 @@ struct Item {
     int row;                    // of the launch
     int n_positions, n_blocks;  // of the row
     int block, first_position, n_in_block;
-    bool has_fresh;           // and the position behind these, which the cache has not yet
+    bool has_fresh;           // and the position behind these, which the cache has not yet,
+    int64_t slot;             // but is to have there
     int first_head, n_heads;  // of the group
     int n_items;              // of the row and group
     Sequence sequence;        // where its pages are
 };
 
-// A launch's rows, one in each lane.
+// A launch's rows, one in each lane; of a single row every lane has what the others would be asked
+// for.
 class LaneRows {
   public:
-    __device__ LaneRows(const DecodeRows& a, int n_heads, int lane) : n_heads_(n_heads) {
-        if (lane < a.n_rows) {
-            const int row = a.first_row + lane, index = a.sequence_of_row[row];
+    __device__ LaneRows(const DecodeRows& a, int n_heads, int lane)
+        : n_heads_(n_heads), is_single_(a.n_rows == 1) {
+        if (is_single_ || lane < a.n_rows) {
+            const int row = a.first_row + (is_single_ ? 0 : lane), index = a.sequence_of_row[row];
             // Most often every row is a sequence of its own: so the second load waits for none.
             sequence_ = a.sequences[row];
             n_positions_ = a.positions[row] + 1;
+            if (a.fresh.is_there()) slot_ = a.fresh.slots[row];
             if (index != row) sequence_ = a.sequences[index];
-            is_fresh_ = a.fresh.is_there() && n_positions_ > 0 && a.fresh.slots[row] >= 0;
+            if (n_positions_ == 0) slot_ = -1;
             end_ = blocks_of(n_positions_) * heads_apart(n_positions_);
         }
-        for (int step = 1; step < 32; step *= 2) {
+        for (int step = 1; !is_single_ && step < 32; step *= 2) {
             const int before = __shfl_up_sync(kAllLanes, end_, step);
             if (lane >= step) end_ += before;
         }
     }
     // Of all rows.
-    __device__ int n_items() const { return __shfl_sync(kAllLanes, end_, 31); }
+    __device__ int n_items() const { return of_row(end_, 31); }
 
     // Row after row, head after head, block after block.
     __device__ Item item(int number) const {
         Item item{};
-        item.row = __popc(__ballot_sync(kAllLanes, end_ <= number));
-        item.n_positions = __shfl_sync(kAllLanes, n_positions_, item.row);
+        item.row = is_single_ ? 0 : __popc(__ballot_sync(kAllLanes, end_ <= number));
+        item.n_positions = of_row(n_positions_, item.row);
         item.n_blocks = blocks_of(item.n_positions);
         const int n_apart = heads_apart(item.n_positions);
         item.n_items = item.n_blocks * n_apart;
-        item.block = number - (__shfl_sync(kAllLanes, end_, item.row) - item.n_items);
+        item.block = number - (of_row(end_, item.row) - item.n_items);
         for (; item.block >= item.n_blocks; item.block -= item.n_blocks) item.first_head++;
         item.n_heads = n_apart == 1 ? n_heads_ : 1;
-        const int n = block_positions(item.n_positions);
-        item.first_position = item.block * n;
-        item.n_in_block = min(item.n_positions - item.first_position, n);
-        item.has_fresh = (__ballot_sync(kAllLanes, is_fresh_) >> item.row & 1) != 0 &&
-                         item.block == item.n_blocks - 1;
+        const int shift = block_shift(item.n_positions);
+        item.first_position = item.block << shift;
+        item.n_in_block = min(item.n_positions - item.first_position, 1 << shift);
+        item.slot = of_row(slot_, item.row);
+        item.has_fresh = item.slot >= 0 && item.block == item.n_blocks - 1;
         if (item.has_fresh) item.n_in_block--;
-        item.sequence.pages = __shfl_sync(kAllLanes, sequence_.pages, item.row);
-        item.sequence.base_page = __shfl_sync(kAllLanes, sequence_.base_page, item.row);
+        item.sequence.pages = of_row(sequence_.pages, item.row);
+        item.sequence.base_page = of_row(sequence_.base_page, item.row);
         return item;
     }
 
@@ -109,11 +113,16 @@ class LaneRows {
     __device__ int heads_apart(int n_positions) const {
         return n_positions <= kHeadsApartPositions ? n_heads_ : 1;
     }
+    template <class T>
+    __device__ T of_row(T x, int row) const {
+        return is_single_ ? x : __shfl_sync(kAllLanes, x, row);
+    }
 
-    const int n_heads_;    // of the group
+    const int n_heads_;  // of the group
+    const bool is_single_;
     int n_positions_ = 0;  // of the lane's row
     int end_ = 0;          // items of this row and those before it
-    bool is_fresh_ = false;
+    int64_t slot_ = -1;    // of its newest position, where the cache has not that yet
     Sequence sequence_;
 };
 
