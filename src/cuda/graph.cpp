@@ -4,6 +4,8 @@
 
 #include "cuda/check.h"
 #include "cuda/context.h"
+#include "cuda/sample.h"
+#include "cuda/sample_mirror.h"
 #include "model/step.h"
 
 namespace ridge::cuda {
@@ -54,17 +56,31 @@ void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     const auto n_logit_rows = static_cast<int64_t>(s.batch.logit_rows.size());
     // Of fewer rows it matters which: the step is cut into runs of them.
     if (n_logit_rows != 0 && n_logit_rows != n_rows) return below();
+    const bool draws =
+        !s.batch.sample_rows.empty() && unfit_for_sample(s, logits, std::span<Sampled>()).empty();
+    if (draws && c.sampling->send(s.batch.sample_rows, logits.n_cols, c.stream)) {
+        c.graphs->clear();
+    }
+    const bool draws_from_all = draws && c.sampling->draws_from_all();
     std::vector<GraphCache::Entry>& entries = c.graphs->entries_;
     auto entry = std::find_if(entries.begin(), entries.end(), [&](const GraphCache::Entry& e) {
-        return e.n_rows == n_rows && e.n_logit_rows == n_logit_rows && e.cache == kv.pages.data() &&
+        return e.n_rows == n_rows && e.n_logit_rows == n_logit_rows && e.draws == draws &&
+               e.draws_from_all == draws_from_all && e.cache == kv.pages.data() &&
                e.logits == logits.buffer->data();
     });
     if (entry == entries.end()) {
-        entries.push_back({n_rows, n_logit_rows, kv.pages.data(), logits.buffer->data(), nullptr});
+        entries.push_back({n_rows, n_logit_rows, draws, draws_from_all, kv.pages.data(),
+                           logits.buffer->data(), nullptr});
         return below();
     }
-    if (entry->graph == nullptr) entry->graph = capture(c.stream, below);
+    if (entry->graph == nullptr) {
+        entry->graph = capture(c.stream, [&] {
+            below();
+            if (draws) enqueue_sample(s, logits);
+        });
+    }
     check(cudaGraphLaunch(entry->graph, c.stream), "launching a captured step");
+    if (draws) c.sampling->set_drawn_by_step();
 }
 
 }  // namespace ridge::cuda

@@ -25,14 +25,15 @@ class GraphCache {
 
     struct Entry {
         int64_t n_rows, n_logit_rows;
+        bool draws, draws_from_all;  // tokens, too, and how (SampleMirror)
         const std::byte *cache, *logits;
         cudaGraphExec_t graph;  // null: has run once, and is captured the next time
     };
     std::vector<Entry> entries_;
 };
 
-// A whole decode step as one graph: captured from the entry below at the second step of its size.
-// Steps with prompt rows go below as they are.
+// A whole decode step as one graph, with the drawing of its tokens: captured from the entry below
+// at the second step of its size. Steps with prompt rows go below as they are.
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
 // Steps of streamed layers: copies from the host set their pace.
 std::string_view unfit_for_graph(const Step& s, const Weights& w, const KvCache& kv,

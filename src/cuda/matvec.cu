@@ -122,48 +122,73 @@ class XLoader {
   public:
     __device__ XLoader(const MatvecArgs& a, uint8_t* shared, int warp, int lane)
         : a_(a), shared_(shared), lane_(lane), part_(warp) {
-        open();
         // What the kernel before has no part in.
-        if (a.norm != nullptr) load_norms();
+        if (a.norm == nullptr) return;
+        if (a.n_rows == 1) {
+            load_norms();
+        } else if (k_of(part_) < a.d_in) {
+            prefetch(a.norm + k_of(part_));
+        }
     }
     __device__ void run() {
-        while (begun_[0].row < a_.n_rows) {
-            Eight x[kAtOnce];
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                if (begun_[i].row < a_.n_rows) {
-                    x[i].load(a_.x + begun_[i].row * a_.x_stride, begun_[i].k, a_.d_in,
-                              a_.x_is_aligned);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                if (begun_[i].row >= a_.n_rows) return;  // of all lanes
-                place(begun_[i], x[i], norms_[i]);
-            }
-            open();
-            if (a_.norm != nullptr) load_norms();
+        if (a_.n_rows == 1) {
+            run_single();
+        } else {
+            run_many();
         }
     }
 
   private:
-    static constexpr int kAtOnce = 2;  // whose loads are in flight
     struct Piece {
         int row, part, k;
     };
 
-    __device__ void open() {
+    __device__ int k_of(int part) const { return part * kPartElements + 8 * lane_; }
+
+    // Parts of a single row, two at a time.
+    __device__ __forceinline__ void load_norms() {
 #pragma unroll
-        for (int i = 0; i < kAtOnce; i++) {
-            while (part_ >= a_.plan.n_parts) part_ -= a_.plan.n_parts, row_++;
-            begun_[i] = {row_, part_, part_ * kPartElements + 8 * lane_};
-            part_ += kWarps;
+        for (int i = 0; i < 2; i++) {
+            if (part_ + i * kWarps < a_.plan.n_parts) {
+                norms_[i].load(a_.norm, k_of(part_ + i * kWarps), a_.d_in, true);
+            }
         }
     }
-    __device__ void load_norms() {
+    __device__ __forceinline__ void run_single() {
+        while (part_ < a_.plan.n_parts) {
+            const int next = part_ + kWarps;
+            Eight x[2];
+            x[0].load(a_.x, k_of(part_), a_.d_in, a_.x_is_aligned);
+            if (next < a_.plan.n_parts) x[1].load(a_.x, k_of(next), a_.d_in, a_.x_is_aligned);
+            place({0, part_, k_of(part_)}, x[0], norms_[0]);
+            if (next >= a_.plan.n_parts) return;  // of all lanes
+            place({0, next, k_of(next)}, x[1], norms_[1]);
+            part_ = next + kWarps;
+            if (a_.norm != nullptr) load_norms();
+        }
+    }
+    // Of several rows, row after row of a part, four at a time.
+    __device__ __forceinline__ void run_many() {
+        constexpr int kAtOnce = 4;
+        int row = 0;
+        while (part_ < a_.plan.n_parts) {
+            Piece pieces[kAtOnce];
+            Eight x[kAtOnce];
 #pragma unroll
-        for (int i = 0; i < kAtOnce; i++) {
-            if (begun_[i].row < a_.n_rows) norms_[i].load(a_.norm, begun_[i].k, a_.d_in, true);
+            for (int i = 0; i < kAtOnce; i++) {
+                pieces[i] = {row, part_, k_of(part_)};
+                if (part_ < a_.plan.n_parts) {
+                    x[i].load(a_.x + row * a_.x_stride, pieces[i].k, a_.d_in, a_.x_is_aligned);
+                }
+                if (++row == a_.n_rows) row = 0, part_ += kWarps;
+            }
+#pragma unroll
+            for (int i = 0; i < kAtOnce; i++) {
+                if (pieces[i].part >= a_.plan.n_parts) return;  // of all lanes
+                Eight norm;
+                if (a_.norm != nullptr) norm.load(a_.norm, pieces[i].k, a_.d_in, true);
+                place(pieces[i], x[i], norm);
+            }
         }
     }
     __device__ __forceinline__ void place(const Piece& piece, Eight x, const Eight& norm) const {
@@ -220,9 +245,8 @@ class XLoader {
     const MatvecArgs& a_;
     uint8_t* const shared_;
     const int lane_;
-    int row_ = 0, part_;  // what is opened next
-    Piece begun_[kAtOnce];
-    Eight norms_[kAtOnce];
+    int part_;  // that is loaded next
+    Eight norms_[2];
 };
 
 // The chunks that a warp multiplies, in the order in which it loads them: groups of kDepth, of one

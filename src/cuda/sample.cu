@@ -494,8 +494,10 @@ void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
     const std::span<const SampleRow> rows = s.batch.sample_rows;
     CHECK(rows.size() == drawn.size() && static_cast<int64_t>(rows.size()) == logits.n_rows);
     const Context& c = context_of(s);
-    c.sampling->send(rows, logits.n_cols, c.stream);
-    enqueue_sample(s, logits);
+    if (!c.sampling->take_drawn_by_step()) {
+        c.sampling->send(rows, logits.n_cols, c.stream);
+        enqueue_sample(s, logits);
+    }
     check(cudaStreamSynchronize(c.stream), "sample");
     c.sampling->collect(rows, drawn);
 }

@@ -53,9 +53,9 @@ bool SampleMirror::reserve(const SampleNeeds& needs) {
     return true;
 }
 
-void SampleMirror::send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream) {
+bool SampleMirror::send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream) {
     const SampleNeeds needs = sample_needs(rows);
-    reserve(needs);
+    const bool has_moved = reserve(needs);
     auto* draws = reinterpret_cast<RowDraw*>(pinned_rows_.data());
     auto* words = reinterpret_cast<int32_t*>(draws + n_rows_);
     write_sample_rows(rows, n_vocab, draws, words);
@@ -67,6 +67,7 @@ void SampleMirror::send(std::span<const SampleRow> rows, int64_t n_vocab, cudaSt
     check(
         cudaMemcpyAsync(rows_.data(), pinned_rows_.data(), n_bytes, cudaMemcpyHostToDevice, stream),
         "sending how rows are drawn");
+    return has_moved;
 }
 
 SamplePlaces SampleMirror::places() const {

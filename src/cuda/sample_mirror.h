@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "cuda/sample_rows.h"
 #include "model/rows.h"
@@ -50,8 +51,12 @@ class SampleMirror {
     // Room for what the rows want; true: for that the addresses have changed, and a graph that was
     // captured with the old ones is void. After the step before has ended.
     bool reserve(const SampleNeeds& needs);
-    // After the step before has ended. Reserves. An Error as of write_sample_rows.
-    void send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream);
+    // After the step before has ended. Reserves, and says what that says. An Error as of
+    // write_sample_rows.
+    bool send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream);
+    // A captured step that draws its tokens, too: the op that follows has only to collect them.
+    void set_drawn_by_step() { is_drawn_by_step_ = true; }
+    bool take_drawn_by_step() { return std::exchange(is_drawn_by_step_, false); }
     // Whether one of the rows sent needs the kernels that order all candidates.
     bool draws_from_all() const { return draws_from_all_; }
     SamplePlaces places() const;
@@ -66,7 +71,7 @@ class SampleMirror {
 
     int64_t n_rows_ = 0, n_words_ = 0;
     int n_top_ = 0;
-    bool draws_from_all_ = false;
+    bool draws_from_all_ = false, is_drawn_by_step_ = false;
     Buffer arrivals_;
     Buffer pinned_rows_, rows_;    // RowDraw [n_rows], then words [n_words]
     Buffer pinned_drawn_, drawn_;  // DrawnRow and n_top TokenLogprob, for each row

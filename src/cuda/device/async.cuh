@@ -24,6 +24,11 @@ __device__ inline void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(n_open) : "memory");
 }
 
+// Brings what lies there to the first cache.
+__device__ inline void prefetch(const void* at) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+}
+
 // Programmatic dependent launch: what lies before wait_for_previous_kernel() may run while the
 // kernel before still does; after it, all that that kernel wrote is seen. Where kernels are not
 // launched so both do nothing.
