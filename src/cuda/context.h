@@ -63,6 +63,19 @@ inline const Context& context_of(const Step& s) {
     return *static_cast<const Context*>(s.tables.kernels);
 }
 
+// For kernels of a decode step: one division of a multiprocessor's memory between shared memory and
+// the first cache, in per cent. It is changed only when nothing runs there, which would keep a
+// kernel from starting beside the one before; and weights on their way to registers take room in
+// the cache. 60 was the best of 0 to 100 on an H200 (docs/kernels/matmul.md).
+constexpr int kDecodeCarveout = 60;
+
+template <class Kernel>
+void divide_memory_alike(Kernel* kernel, std::string_view name) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               kDecodeCarveout),
+          name);
+}
+
 // Launches a kernel that calls wait_for_previous_kernel() (device/async.cuh): where the device can,
 // it starts while the one before it ends. cluster_blocks: neighbours that form a cluster.
 template <class... Parameters, class... Arguments>
@@ -84,11 +97,6 @@ void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid
         cluster.id = cudaLaunchAttributeClusterDimension;
         cluster.val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
     }
-    // One division of a multiprocessor's memory for all kernels of a step: it is changed only when
-    // nothing runs there, which would keep a kernel from starting beside the one before.
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared),
-          name);
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name);
 }

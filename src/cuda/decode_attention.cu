@@ -579,6 +579,7 @@ class DecodeAttention {
         check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    shared_bytes_),
               "decode attention: shared memory");
+        divide_memory_alike(kernel_, "decode attention");
     }
 
     // Rows first to end of the batch, which are of class decode. As many blocks as run at once, or

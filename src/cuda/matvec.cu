@@ -475,13 +475,14 @@ void number_units(MatvecArgs& a, bool pairs) {
 template <class Chunk, int kWarps, int kSides>
 void launch_shape(MatvecArgs& a, const Context& c) {
     // As many chunks on their way as registers have room for.
-    constexpr int kDepth = Chunk::kRegisters * kSides <= 16 ? 4 : 2;
+    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 12) ? 4 : 2;
     constexpr int kBlocksAnSm = 16 / kWarps;
     const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm>;
     a.taken = static_cast<float>(Chunk::kBias + a.geometry.kind.offset);
     a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
                          a.norm != nullptr);
     const int shared_bytes = a.plan.n_bytes;
+    divide_memory_alike(kernel, "matvec");
     if (shared_bytes > 48 << 10) {
         check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),

@@ -478,6 +478,7 @@ void enqueue_sample(Step& s, Rows logits) {
                           device_words<RowState>(states)};
     const dim3 grid(static_cast<unsigned>((n_vocab + kChunk - 1) / kChunk),
                     static_cast<unsigned>(n_rows));
+    divide_memory_alike(sample_rows, "sample");
     launch_dependent(c, sample_rows, grid, kSampleThreads, 0, "sample", task);
     if (n_vocab > kListRoom && c.sampling->draws_from_all()) {
         const SortedRuns runs{device_words<Candidate>(sorted), device_words<double>(mass),
