@@ -14,7 +14,7 @@ namespace ridge::cuda::decode {
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kWarpPositions = 32;  // that a warp takes at a time, half a page
 constexpr int kBatch = 4;           // chunks of a lane that are fetched together
-constexpr int kSlots = 5;           // batches of a warp that shared memory holds
+constexpr int kSlots = 3;           // batches of a warp that shared memory holds
 constexpr int kMostGroup = 8;       // query heads of a K/V head that a block takes at once
 constexpr int kAny = -1;            // of a template's parameter: known when the kernel runs
 
