@@ -11,8 +11,8 @@
 
 namespace ridge::cuda {
 
-// How the codes and scales of a chunk (cuda/tiles.h), copied to shared memory as they lie, become
-// the operands of the four mma that multiply the chunk, and what is made of their sums.
+// How the codes of a chunk (cuda/tiles.h) become the operands of the four mma that multiply the
+// chunk.
 
 // Codes of four to eight bits become kBias + code in bf16, which is exact and takes an instruction
 // or two; kBias is taken away from the sums, with the format's own offset. Codes that bf16 cannot
@@ -149,128 +149,12 @@ struct ChunkCodes<Codes::kF16> {
     }
 };
 
-// Sums of x over a block's elements, of the two columns that a lane has.
-struct ColumnSums {
-    float a, b;
-};
-
-// One row's two columns: total += scale * (sums - taken * x) + add * x, where x are sums.
-__device__ inline void add_scaled(float scale, float add, float taken, const float* sums,
-                                  ColumnSums x, float* total) {
-    total[0] = fmaf(add, x.a, fmaf(scale, fmaf(-taken, x.a, sums[0]), total[0]));
-    total[1] = fmaf(add, x.b, fmaf(scale, fmaf(-taken, x.b, sums[1]), total[1]));
-}
-__device__ inline void add_scaled(float scale, float taken, const float* sums, ColumnSums x,
-                                  float* total) {
-    total[0] = fmaf(scale, fmaf(-taken, x.a, sums[0]), total[0]);
-    total[1] = fmaf(scale, fmaf(-taken, x.b, sums[1]), total[1]);
-}
-
 __device__ inline float byte_of(uint32_t w, int i) {
     return static_cast<float>(w >> (8 * i) & 255);
 }
 __device__ inline float signed_byte_of(uint32_t w, int i) {
     return static_cast<float>(static_cast<int32_t>(w << (24 - 8 * i)) >> 24);
 }
-
-// Scales of a chunk for rows g and g + 8. sums[0], sums[1] are of row g, the others of row g + 8.
-// kBlock: elements that share a scale; block: which of the chunk's.
-template <Scales scales>
-struct ChunkScales;
-
-// The scales of groups, which are of type T: f16, bf16 or float, as they lie in shared memory: for
-// each of the chunk's two blocks of 32 [8 g][row g, row g + 8][scale, bias].
-template <class T>
-struct GroupScales;
-
-template <>
-struct ChunkScales<Scales::kSmall> {
-    static constexpr int kBlock = 32;
-    uint2 w;  // row g: blocks 0, 1; row g + 8
-
-    __device__ ChunkScales(const uint8_t* scales, const uint8_t*, int g)
-        : w(reinterpret_cast<const uint2*>(scales)[g]) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const float2 a = floats_of_f16(w.x), b = floats_of_f16(w.y);
-        add_scaled(block == 0 ? a.x : a.y, taken, sums, x, total);
-        add_scaled(block == 0 ? b.x : b.y, taken, sums + 2, x, total + 2);
-    }
-};
-
-template <>
-struct ChunkScales<Scales::kSmallMin> {
-    static constexpr int kBlock = 32;
-    uint4 w;  // row g: d, m of block 0, of block 1; row g + 8
-
-    __device__ ChunkScales(const uint8_t* scales, const uint8_t*, int g)
-        : w(reinterpret_cast<const uint4*>(scales)[g]) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const float2 a = floats_of_f16(block == 0 ? w.x : w.y),
-                     b = floats_of_f16(block == 0 ? w.z : w.w);
-        add_scaled(a.x, a.y, taken, sums, x, total);
-        add_scaled(b.x, b.y, taken, sums + 2, x, total + 2);
-    }
-};
-
-template <>
-struct ChunkScales<Scales::kSuper> {
-    static constexpr int kBlock = 32;
-    uint2 small;  // row g: scale, min of block 0, of block 1; row g + 8
-    uint2 super;  // row g: d, dmin; row g + 8
-
-    __device__ ChunkScales(const uint8_t* scales, const uint8_t* supers, int g)
-        : small(reinterpret_cast<const uint2*>(scales)[g]),
-          super(reinterpret_cast<const uint2*>(supers)[g]) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        add_scaled(a.x * byte_of(small.x, 2 * block), -(a.y * byte_of(small.x, 2 * block + 1)),
-                   taken, sums, x, total);
-        add_scaled(b.x * byte_of(small.y, 2 * block), -(b.y * byte_of(small.y, 2 * block + 1)),
-                   taken, sums + 2, x, total + 2);
-    }
-};
-
-template <>
-struct ChunkScales<Scales::kSuper16> {
-    static constexpr int kBlock = 16;
-    uint2 small;     // row g: scales of the four mma; row g + 8
-    uint32_t super;  // d of row g, of row g + 8
-
-    __device__ ChunkScales(const uint8_t* scales, const uint8_t* supers, int g)
-        : small(reinterpret_cast<const uint2*>(scales)[g]),
-          super(reinterpret_cast<const uint32_t*>(supers)[g]) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const float2 d = floats_of_f16(super);
-        add_scaled(d.x * signed_byte_of(small.x, block), taken, sums, x, total);
-        add_scaled(d.y * signed_byte_of(small.y, block), taken, sums + 2, x, total + 2);
-    }
-};
-
-template <>
-struct ChunkScales<Scales::kSuper16Min> {
-    static constexpr int kBlock = 16;
-    uint4 small;  // row g: scale, min of the four mma; row g + 8
-    uint2 super;  // row g: d, dmin; row g + 8
-
-    __device__ ChunkScales(const uint8_t* scales, const uint8_t* supers, int g)
-        : small(reinterpret_cast<const uint4*>(scales)[g]),
-          super(reinterpret_cast<const uint2*>(supers)[g]) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        const uint32_t first = block < 2 ? small.x : small.y,
-                       second = block < 2 ? small.z : small.w;
-        const int at = block % 2 * 2;
-        add_scaled(a.x * byte_of(first, at), -(a.y * byte_of(first, at + 1)), taken, sums, x,
-                   total);
-        add_scaled(b.x * byte_of(second, at), -(b.y * byte_of(second, at + 1)), taken, sums + 2, x,
-                   total + 2);
-    }
-};
 
 __device__ inline float group_number(__half value) {
     return __half2float(value);
@@ -281,21 +165,5 @@ __device__ inline float group_number(__nv_bfloat16 value) {
 __device__ inline float group_number(float value) {
     return value;
 }
-
-template <class T>
-struct GroupScales {
-    static constexpr int kBlock = 32;
-    const T* at;  // of g, block 0
-
-    __device__ GroupScales(const uint8_t* scales, const uint8_t*, int g)
-        : at(reinterpret_cast<const T*>(scales) + 4 * g) {}
-    __device__ void apply(int block, float taken, const float (&sums)[4], ColumnSums x,
-                          float (&total)[4]) const {
-        const T* of_block = at + 32 * block;
-        add_scaled(group_number(of_block[0]), group_number(of_block[1]), taken, sums, x, total);
-        add_scaled(group_number(of_block[2]), group_number(of_block[3]), taken, sums + 2, x,
-                   total + 2);
-    }
-};
 
 }  // namespace ridge::cuda
