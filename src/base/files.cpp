@@ -135,12 +135,8 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::append(std::string_view bytes) {
-    while (!bytes.empty()) {
-        ssize_t n = write(fd_, bytes.data(), bytes.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) throw Error("{}: cannot write: {}", printable(path_), strerror(errno));
-        bytes.remove_prefix(static_cast<size_t>(n));
-    }
+    const int error = write_bytes(fd_, bytes);
+    if (error != 0) throw Error("{}: cannot write: {}", printable(path_), strerror(error));
 }
 
 void FileWriter::commit() {

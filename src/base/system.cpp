@@ -239,6 +239,16 @@ std::string os_name() {
     return std::string(name.sysname) + " " + name.release + " " + name.machine;
 }
 
+int write_bytes(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return errno;
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return 0;
+}
+
 bool is_terminal(int fd) {
     return isatty(fd) == 1;
 }

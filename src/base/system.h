@@ -45,6 +45,8 @@ class ThreadPin {
     std::vector<int> before_;  // CPUs that the thread could use
 };
 
+// All of it to an open file, a signal in between or not. 0, or the errno of what failed.
+int write_bytes(int fd, std::string_view bytes);
 bool is_terminal(int fd);  // 0 standard input, 1 standard output, 2 standard error
 bool locale_is_utf8();
 

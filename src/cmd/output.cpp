@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -25,9 +26,14 @@ constexpr int kStdoutFd = 1, kStderrFd = 2;
 
 Output::Output() : is_terminal_(ridge::is_terminal(kStdoutFd)) {}
 
+Output::~Output() {
+    write_bytes(kStdoutFd, pending_);  // where something else has failed: what there is of it
+}
+
 void Output::write(std::string_view bytes) {
-    errno = 0;
-    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) fail(errno);
+    constexpr size_t kMostPending = size_t{64} << 10;
+    pending_ += bytes;
+    if (pending_.size() >= kMostPending) flush();
 }
 
 void Output::write_untrusted(std::string_view text) {
@@ -43,8 +49,8 @@ void Output::write_json(const nlohmann::ordered_json& value) {
 }
 
 void Output::flush() {
-    errno = 0;
-    if (std::fflush(stdout) != 0) fail(errno);
+    const int error = write_bytes(kStdoutFd, std::exchange(pending_, {}));
+    if (error != 0) fail(error);
 }
 
 void say(std::string_view line) {

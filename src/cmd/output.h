@@ -14,10 +14,13 @@ struct ClosedPipe {};
 struct Interrupted {};
 
 // Standard output. Every write is checked: ClosedPipe where the reader has gone, Error for anything
-// else (a full disk).
+// else (a full disk). A signal does not cut one short.
 class Output {
   public:
     Output();
+    ~Output();
+    Output(const Output&) = delete;
+    Output& operator=(const Output&) = delete;
     bool is_terminal() const { return is_terminal_; }
 
     void write(std::string_view bytes);  // as they are
@@ -31,6 +34,7 @@ class Output {
 
   private:
     bool is_terminal_;
+    std::string pending_;
 };
 
 // Standard error: what the program has to say beside its results. Never fails.
