@@ -17,10 +17,6 @@ RIDGE_HOST_DEVICE constexpr int block_shift(int n_positions) {  // the binary lo
     static_assert(kLeastBlockPositions == 1 << 8);
     return shift;
 }
-RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) {
-    return 1 << block_shift(n_positions);
-}
-
 // Of a masked row, too: one, which is empty.
 RIDGE_HOST_DEVICE constexpr int blocks_of(int n_positions) {
     return n_positions <= kLeastBlockPositions

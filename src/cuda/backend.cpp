@@ -153,6 +153,7 @@ class CudaBackend : public Backend {
                           int64_t n_slots) override {
         KvCache cache = describe_kv_cache(config, k_dtype, v_dtype, n_slots);
         cache.pages = alloc(cache.n_bytes());
+        graphs_.clear();  // another cache may have lain there
         return cache;
     }
 
@@ -177,7 +178,6 @@ class CudaBackend : public Backend {
                                int n_logit_rows) override {
         use("planning");
         check(cudaStreamSynchronize(stream_.get()), "planning");
-        graphs_.clear();
         upload_.reset();  // weights are there: its pinned memory is not needed again
         release(logits_), release(scratch_memory_);
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
@@ -196,7 +196,12 @@ class CudaBackend : public Backend {
         }
         const cuda::Range range("step, rows:", batch.n_rows());
         mirror_.send(batch, stream_.get());
-        result_ = run(model, kv, batch);
+        try {
+            result_ = run(model, kv, batch);
+        } catch (...) {  // what has been started reads the batch, which the next step overwrites
+            cudaStreamSynchronize(stream_.get());
+            throw;
+        }
         return {++n_steps_};
     }
 
@@ -343,6 +348,7 @@ class CudaBackend : public Backend {
     // Plans scratch memory, and where batches lie, without a weight or a cache being looked at.
     std::vector<Fallback> dry_run(const Model& model, const KvCache& kv, int n_rows,
                                   int n_logit_rows) {
+        graphs_.clear();
         mirror_ =
             cuda::BatchMirror(std::max(n_rows, n_logit_rows), kv_pages_of(kv.n_slots) + n_rows,
                               model.rope_table, stream_.get());

@@ -14,4 +14,10 @@ void check(cudaError_t status, std::string_view what) {
     throw Error("cuda: {}: {}", what, error_text(status));
 }
 
+void check_shared_memory(int n_bytes, int available, std::string_view what) {
+    if (n_bytes <= available) return;
+    throw Error("cuda: {} take {} bytes of shared memory, this device has {} for a block", what,
+                n_bytes, available);
+}
+
 }  // namespace ridge::cuda

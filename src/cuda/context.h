@@ -78,35 +78,20 @@ void divide_memory_alike(Kernel* kernel, std::string_view name) {
 }
 
 // Launches a kernel that calls wait_for_previous_kernel() (device/async.cuh): where the device can,
-// it starts while the one before it ends. cluster_blocks: neighbours that form a cluster.
+// it starts while the one before it ends.
 template <class... Parameters, class... Arguments>
 void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid,
-                      unsigned n_threads, size_t shared_bytes, int cluster_blocks,
-                      std::string_view name, const Arguments&... arguments) {
+                      unsigned n_threads, size_t shared_bytes, std::string_view name,
+                      const Arguments&... arguments) {
     cudaLaunchConfig_t config{};
     config.gridDim = grid, config.blockDim = dim3(n_threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = c.stream;
-    cudaLaunchAttribute attributes[2]{};
-    config.attrs = attributes;
-    if (c.capability >= 90) {
-        cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
-        dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        dependent.val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (cluster_blocks > 1) {
-        cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-        cluster.id = cudaLaunchAttributeClusterDimension;
-        cluster.val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
-    }
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute, config.numAttrs = c.capability >= 90 ? 1 : 0;
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers), name);
-}
-template <class... Parameters, class... Arguments>
-void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid,
-                      unsigned n_threads, size_t shared_bytes, const char* name,
-                      const Arguments&... arguments) {
-    launch_dependent(c, kernel, grid, n_threads, shared_bytes, 1, std::string_view(name),
-                     arguments...);
 }
 
 // Device address of the first element.

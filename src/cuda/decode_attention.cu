@@ -490,8 +490,7 @@ class DecodeAttention {
         const int n_at_once = context_.n_sms * blocks_an_sm(groups_.group);
         for (; first < end; first += most_rows_) {
             args_.first_row = first, args_.n_rows = std::min(most_rows_, end - first);
-            const int most_items =
-                args_.n_rows * std::max(args_.most_blocks, 2 * args_.heads_at_once);
+            const int most_items = args_.n_rows * std::max(args_.most_blocks, args_.heads_at_once);
             const int n = std::clamp(n_at_once / args_.n_head_groups(), 1, most_items);
             const dim3 grid(static_cast<unsigned>(args_.kv.n_kv_heads), static_cast<unsigned>(n),
                             static_cast<unsigned>(args_.n_turns));
@@ -530,8 +529,10 @@ std::string_view unfit_for_decode_attention(const Step&, const Heads& q, const K
 //   warp takes half pages of 32 positions, every fourth of the item's: K's rows with positions in
 //   lanes (8 in each, 8 rows at once), then V's with elements in lanes (8 in each), each read once
 //   for up to 8 query heads that share them, converted in registers; products and sums are f32.
-//   What comes next is always on its way to shared memory (Feed). The four warps' sums are added in
-//   order; of rows with more than one block the last to finish adds all blocks' in order.
+//   What comes next is always on its way to shared memory (Feed). Of fresh rows (DecodeRows::fresh)
+//   that begins before the kernel waits for the projections, as older positions are no kernel's
+//   product since the step began; the newest joins as a part of its own. The four warps' sums are
+//   added in order; of rows with more than one block the last to finish adds all blocks' in order.
 //   Bytes: the cache's K and V once, and for each block and query head d_head + 2 f32 written and
 //   read. Flops: 4 d_head for each query head and position.
 void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out) {

@@ -6,9 +6,12 @@
 
 namespace ridge::cuda {
 
-// Stages of decode rows in few kernels: norms within the product that reads them, residuals and
-// SwiGLU within the one that they follow, q/k norms, RoPE and the cache in one. Batches with prompt
-// rows, and weights without tiles, go to the entry below.
+// A decode layer in five kernels, where every row is a sequence of its own: the projections with
+// the norm, attention with the heads' norms, RoPE and the cache, O with the residual, gate and up
+// with norm and SwiGLU, down with the residual. Other batches, and weights without tiles, go to the
+// entry below, whose stages are these: decode rows with the norm, SwiGLU and residuals within the
+// products, heads' norms, RoPE and the cache in one kernel before attention. Their sums have
+// another order, so that a row's bits are those of its kind of batch. Prompt rows go below.
 void layer_fused(Step& s, const Layer& layer, Rows x, KvLayer kv);
 std::string_view unfit_for_layer(const Step& s, const Layer& layer, const Rows& x,
                                  const KvLayer& kv);

@@ -281,14 +281,15 @@ void launch_shape(MatvecArgs& a, const Context& c) {
     a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
                          a.norm != nullptr);
     const int shared_bytes = a.plan.n_bytes;
+    check_shared_memory(shared_bytes, c.shared_bytes_a_block, "matvec: rows so long");
     divide_memory_alike(kernel, "matvec");
     if (shared_bytes > 48 << 10) {
         check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
             "matvec: shared memory");
     }
-    const int blocks_an_sm =
-        std::clamp(c.shared_bytes_an_sm / (shared_bytes + 1024), 1, kBlocksAnSm);
+    const int blocks_an_sm = std::clamp(
+        c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1, kBlocksAnSm);
     // So many that all have the same number of units, or one less.
     const int n_turns = ceil_div(a.n_units, c.n_sms * blocks_an_sm);
     launch_dependent(c, kernel, dim3(static_cast<unsigned>(ceil_div(a.n_units, n_turns))),
@@ -442,7 +443,7 @@ static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
     for (int i = 0; i < call.weights.n_weights; i++) {
         const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
         auto n_bytes = [&] {
-            return shared_plan(g.n_chunks, n, 2, 16, scale_block_of(g.kind.scales),
+            return shared_plan(g.n_chunks, n, 1, 16, scale_block_of(g.kind.scales),
                                call.norm != nullptr)
                 .n_bytes;
         };
@@ -496,6 +497,8 @@ void embed_rows_tiles(Step& s, const Tensor& table, Tokens token, Rows out) {
     if (s.planning) return;
     CHECK(token.data() == s.batch.tokens.data());
     const Context& c = context_of(s);
+    // Not launched as dependent: all that the steps before have written is seen behind it, also by
+    // what later kernels read before they wait.
     const dim3 grid(static_cast<unsigned>(out.n_rows),
                     static_cast<unsigned>((out.n_cols + kEmbedThreads - 1) / kEmbedThreads));
     embed_kernel<<<grid, kEmbedThreads, 0, c.stream>>>(

@@ -4,6 +4,7 @@
 #include "cuda/context.h"
 #include "cuda/device/async.cuh"
 #include "cuda/device/candidates.cuh"
+#include "cuda/graph.h"
 #include "cuda/sample.h"
 #include "cuda/sample_runs.cuh"
 
@@ -496,7 +497,8 @@ void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
     CHECK(rows.size() == drawn.size() && static_cast<int64_t>(rows.size()) == logits.n_rows);
     const Context& c = context_of(s);
     if (!c.sampling->take_drawn_by_step()) {
-        c.sampling->send(rows, logits.n_cols, c.stream);
+        const bool has_moved = c.sampling->send(rows, logits.n_cols, c.stream);
+        if (has_moved && c.graphs != nullptr) c.graphs->clear();
         enqueue_sample(s, logits);
     }
     check(cudaStreamSynchronize(c.stream), "sample");

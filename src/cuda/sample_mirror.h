@@ -50,10 +50,10 @@ class SampleMirror {
 
     // Room for what the rows want; true: for that the addresses have changed, and a graph that was
     // captured with the old ones is void. After the step before has ended.
-    bool reserve(const SampleNeeds& needs);
+    [[nodiscard]] bool reserve(const SampleNeeds& needs);
     // After the step before has ended. Reserves, and says what that says. An Error as of
     // write_sample_rows.
-    bool send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream);
+    [[nodiscard]] bool send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream);
     // A captured step that draws its tokens, too: the op that follows has only to collect them.
     void set_drawn_by_step() { is_drawn_by_step_ = true; }
     bool take_drawn_by_step() { return std::exchange(is_drawn_by_step_, false); }

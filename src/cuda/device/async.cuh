@@ -30,8 +30,10 @@ __device__ inline void prefetch(const void* at) {
 }
 
 // Programmatic dependent launch: what lies before wait_for_previous_kernel() may run while the
-// kernel before still does; after it, all that that kernel wrote is seen. Where kernels are not
-// launched so both do nothing.
+// kernel before still does, and those before that one, where they let the next start as they begin:
+// it may read only what no kernel has written since the last one that was launched plainly
+// (embed_rows, with which a step begins). After it, all that they wrote is seen. Where kernels are
+// not launched so both do nothing.
 __device__ inline void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -9,8 +9,8 @@ namespace ridge::cuda {
 // Chunks of weights in tiles (cuda/tiles.h) that come from global memory straight to the registers
 // of the warp that multiplies them: a tile lies in the order in which lanes hold it.
 
-// What is read once: it does not push anything out of L1. Volatile, so that it stays before the
-// wait for the kernel before.
+// What is read once: 16 bytes a lane do not push anything out of the first cache, which every
+// kernel begins with empty. Volatile, so that it stays before the wait for the kernel before.
 template <class T>
 __device__ inline T load_once(const uint8_t* at) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
