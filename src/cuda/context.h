@@ -2,7 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/check.h"
@@ -61,6 +63,13 @@ struct Context {
 inline const Context& context_of(const Step& s) {
     CHECK(s.tables.kernels != nullptr);
     return *static_cast<const Context*>(s.tables.kernels);
+}
+
+// Whether every span is a sequence with one decode row.
+inline bool have_one_decode_row_each(std::span<const SequenceSpan> spans) {
+    return std::all_of(spans.begin(), spans.end(), [](const SequenceSpan& span) {
+        return span.row_class == RowClass::kDecode && span.n_rows == 1;
+    });
 }
 
 // For kernels of a decode step: one division of a multiprocessor's memory between shared memory and

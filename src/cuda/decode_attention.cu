@@ -507,11 +507,6 @@ class DecodeAttention {
     int most_rows_ = 0, shared_bytes_ = 0;
 };
 
-bool has_class(const Batch& batch, RowClass row_class) {
-    return std::any_of(batch.spans.begin(), batch.spans.end(),
-                       [&](const SequenceSpan& span) { return span.row_class == row_class; });
-}
-
 }  // namespace
 
 std::string_view unfit_for_decode_attention(const Step&, const Heads& q, const KvLayer& kv,
@@ -576,12 +571,12 @@ void attend_fresh_rows(Step& s, const Layer& layer, Rows qkv, KvLayer kv, Rows o
 }
 
 void decode_attention(Step& s, Heads q, KvLayer kv, Heads out) {
-    if (has_class(s.batch, RowClass::kPrompt)) {
+    if (s.batch.has(RowClass::kPrompt)) {
         // All rows: kernels below find a row's data by its place in the batch.
         ScratchScope scope(s.memory);
         s.ops.attention.below("decode_attention", s, q, kv, out);
     }
-    if (has_class(s.batch, RowClass::kDecode)) attend_decode_rows(s, q, kv, out);
+    if (s.batch.has(RowClass::kDecode)) attend_decode_rows(s, q, kv, out);
 }
 
 }  // namespace ridge::cuda

@@ -97,8 +97,8 @@ bool all_decode(const Step& s) {
 }
 
 // Rows of norm(x) times q, k and v.
-MatvecCall projections(const Step& s, const Layer& layer, const Rows& x, const Rows& qkv) {
-    MatvecCall call{x, {layer.q, layer.k, layer.v}, qkv};
+ProductCall projections(const Step& s, const Layer& layer, const Rows& x, const Rows& qkv) {
+    ProductCall call{x, {layer.q, layer.k, layer.v}, qkv};
     call.norm = &layer.attn_norm, call.eps = s.config.norm_eps;
     return call;
 }
@@ -142,9 +142,7 @@ static void run_layer(Step& s, const Layer& layer, Rows x, KvLayer kv) {
 // Of sequences with one decode row each. Others go to the entry below. A plan has room for both, in
 // either order of the regions that stages use in turns: the body's stages are odd in number.
 void layer_fused(Step& s, const Layer& layer, Rows x, KvLayer kv) {
-    const bool fits = std::all_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {
-        return span.row_class == RowClass::kDecode && span.n_rows == 1;
-    });
+    const bool fits = have_one_decode_row_each(s.spans);
     if (s.planning && all_decode(s)) {
         run_layer(s, layer, x, kv);
         run_layer(s, layer, x, kv);
@@ -154,8 +152,8 @@ void layer_fused(Step& s, const Layer& layer, Rows x, KvLayer kv) {
 }
 
 void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
-    const MatvecCall call = projections(s, layer, x, qkv);
-    if (!all_decode(s) || !is_matvec(call)) {
+    const ProductCall call = projections(s, layer, x, qkv);
+    if (!all_decode(s) || !is_in_tiles(call)) {
         return s.stages.attn_in.below("fused", s, layer, x, qkv, kv);
     }
     if (s.planning) return;
@@ -181,27 +179,27 @@ void attn_in_fused(Step& s, const Layer& layer, Rows x, Rows qkv, KvLayer kv) {
 }
 
 void attn_out_fused(Step& s, const Layer& layer, Rows a, Rows x) {
-    MatvecCall call{a, layer.o, x};
+    ProductCall call{a, layer.o, x};
     call.epilogue = Epilogue::kAdd;
-    if (!all_decode(s) || !is_matvec(call)) {
+    if (!all_decode(s) || !is_in_tiles(call)) {
         return s.stages.attn_out.below("fused", s, layer, a, x);
     }
     if (!s.planning) run_matvec(s, call);
 }
 
 void ffn_in_fused(Step& s, const Layer& layer, Rows x, Rows out) {
-    MatvecCall call{x, {layer.gate, layer.up}, out};
+    ProductCall call{x, {layer.gate, layer.up}, out};
     call.norm = &layer.ffn_norm, call.eps = s.config.norm_eps, call.epilogue = Epilogue::kSwiglu;
-    if (!all_decode(s) || !is_matvec(call)) {
+    if (!all_decode(s) || !is_in_tiles(call)) {
         return s.stages.ffn_in.below("fused", s, layer, x, out);
     }
     if (!s.planning) run_matvec(s, call);
 }
 
 void ffn_out_fused(Step& s, const Layer& layer, Rows f, Rows x) {
-    MatvecCall call{f, layer.down, x};
+    ProductCall call{f, layer.down, x};
     call.epilogue = Epilogue::kAdd;
-    if (!all_decode(s) || !is_matvec(call)) {
+    if (!all_decode(s) || !is_in_tiles(call)) {
         return s.stages.ffn_out.below("fused", s, layer, f, x);
     }
     if (!s.planning) run_matvec(s, call);
@@ -210,9 +208,9 @@ void ffn_out_fused(Step& s, const Layer& layer, Rows f, Rows x) {
 // Where every row wants logits, as in decode, no row has to be gathered.
 void head_fused(Step& s, const Weights& w, Rows x, Rows logits) {
     const std::span<const int32_t> wanted = s.batch.logit_rows;
-    MatvecCall call{x, w.head, logits};
+    ProductCall call{x, w.head, logits};
     call.norm = &w.output_norm, call.eps = s.config.norm_eps;
-    if (!all_decode(s) || static_cast<int64_t>(wanted.size()) != x.n_rows || !is_matvec(call)) {
+    if (!all_decode(s) || static_cast<int64_t>(wanted.size()) != x.n_rows || !is_in_tiles(call)) {
         return s.stages.head.below("fused", s, w, x, logits);
     }
     if (!s.planning) run_matvec(s, call);

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kTokenThreads)
 }
 
 // Enqueues the rounding of a call's rows of x; where they will lie when planning, too.
-Rows round_tokens(Step& s, const GemmCall& call) {
+Rows round_tokens(Step& s, const ProductCall& call) {
     const int64_t n_chunks = (call.x.n_cols + kTileChunk - 1) / kTileChunk;
     const int64_t n_parts = (call.x.n_rows + kTokensOfPart - 1) / kTokensOfPart;
     const Rows tokens = s.scratch(n_parts * kTokensOfPart, n_chunks * kTileChunk, DType::kBF16);
@@ -125,11 +125,6 @@ Rows round_tokens(Step& s, const GemmCall& call) {
     launch_dependent(context_of(s), aligned ? tokens_kernel<true> : tokens_kernel<false>, grid,
                      kTokenThreads, 0, "tokens", a);
     return tokens;
-}
-
-// Whether one launch can multiply both.
-bool same_kind(const Tensor& a, const Tensor& b) {
-    return a.format == b.format && a.group_size == b.group_size && a.scale_format == b.scale_format;
 }
 
 int parts_of(const Tensor& weight) {
@@ -154,7 +149,7 @@ int shared_bytes_of(const TileGeometry& g) {
 // their size, and by what it does in a time with as many blocks as it runs at once. `share`: of the
 // large shape's, with one block, two, and three.
 template <class Shape>
-double cost_of(const Context& c, const GemmCall& call, const Run& run, const TileGeometry& g,
+double cost_of(const Context& c, const ProductCall& call, const Run& run, const TileGeometry& g,
                const double (&share)[3]) {
     const int shared_bytes = shared_bytes_of<Shape>(g);
     if (shared_bytes > c.shared_bytes_a_block) return HUGE_VAL;
@@ -172,7 +167,7 @@ double cost_of(const Context& c, const GemmCall& call, const Run& run, const Til
     return n * kArea / share[std::clamp(at_once, 1, 3) - 1];
 }
 
-GemmTiles fitting_tiles(const Context& c, const GemmCall& call, const Run& run,
+GemmTiles fitting_tiles(const Context& c, const ProductCall& call, const Run& run,
                         const TileGeometry& g, GemmTiles wanted) {
     const bool has_room = shared_bytes_of<LargeShape>(g) <= c.shared_bytes_a_block;
     if (wanted != GemmTiles::kFitting && (wanted != GemmTiles::kLarge || has_room)) return wanted;
@@ -184,7 +179,8 @@ GemmTiles fitting_tiles(const Context& c, const GemmCall& call, const Run& run,
 }
 
 template <class Shape>
-GemmArgs args_of(const GemmCall& call, const Run& run, const Rows& tokens, const TileGeometry& g) {
+GemmArgs args_of(const ProductCall& call, const Run& run, const Rows& tokens,
+                 const TileGeometry& g) {
     GemmArgs a{};
     a.geometry = g;
     a.tokens = reinterpret_cast<const uint8_t*>(device_rows<const uint16_t>(tokens));
@@ -226,7 +222,7 @@ void launch_kernel(const Context& c, const GemmArgs& a) {
 }
 
 template <class Shape>
-void launch(const Context& c, const GemmCall& call, const Run& run, const Rows& tokens,
+void launch(const Context& c, const ProductCall& call, const Run& run, const Rows& tokens,
             const TileGeometry& g) {
     const GemmArgs a = args_of<Shape>(call, run, tokens, g);
     switch (g.kind.codes) {
@@ -273,8 +269,8 @@ void matmul_below(Step& s, const Rows& x, const LinearGroup& weights, const Rows
 // Rows of prompts; each weight that has no tiles goes to the entry below alone.
 void multiply_prompt(Step& s, const Rows& x, const LinearGroup& weights, const Rows& out) {
     ScratchScope scope(s.memory);  // kernels run in the stream's order
-    const GemmCall call{x, weights, out};
-    if (is_gemm(call)) return run_gemm(s, call);
+    const ProductCall call{x, weights, out};
+    if (is_in_tiles(call)) return run_gemm(s, call);
     int64_t column = 0;
     for (int i = 0; i < weights.n_weights; i++) {
         const Linear& linear = *weights.weights[static_cast<size_t>(i)];
@@ -290,17 +286,8 @@ void multiply_prompt(Step& s, const Rows& x, const LinearGroup& weights, const R
 
 }  // namespace
 
-bool is_gemm(const GemmCall& call) {
-    for (int i = 0; i < call.weights.n_weights; i++) {
-        if (!in_tiles(call.weights.weights[static_cast<size_t>(i)]->weight)) return false;
-    }
-    if (call.epilogue != Epilogue::kSwiglu) return true;
-    const Tensor &gate = call.weights.weights[0]->weight, &up = call.weights.weights[1]->weight;
-    return call.weights.n_weights == 2 && same_kind(gate, up) && gate.n_rows() == up.n_rows();
-}
-
-void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles) {
-    CHECK(is_gemm(call) && call.out.n_rows == call.x.n_rows && call.x.n_rows <= INT32_MAX);
+void run_gemm(Step& s, const ProductCall& call, GemmTiles tiles) {
+    CHECK(is_in_tiles(call) && call.out.n_rows == call.x.n_rows && call.x.n_rows <= INT32_MAX);
     const Rows tokens = round_tokens(s, call);
     if (s.planning) return;
     const Context& c = context_of(s);
@@ -313,7 +300,7 @@ void run_gemm(Step& s, const GemmCall& call, GemmTiles tiles) {
         for (run.n = 0; run.first + run.n < call.weights.n_weights; run.n++) {
             const Tensor& w = weight(run.first + run.n);
             CHECK(w.n_cols() == call.x.n_cols);
-            if (!same_kind(w, weight(run.first))) break;
+            if (!have_one_kind(w, weight(run.first))) break;
             n_columns += w.n_rows();
         }
         const TileGeometry g = tile_geometry(weight(run.first));
@@ -346,8 +333,8 @@ void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out) {
 // A stage whose rows of prompts are one call; of decode rows, and where that is not possible, by
 // what is below: below(first, n). When planning for prompts, decode rows may come among them, too.
 template <class Below>
-static void run_stage(Step& s, const GemmCall& call, Below below) {
-    if (!is_gemm(call)) return below(0, call.x.n_rows);
+static void run_stage(Step& s, const ProductCall& call, Below below) {
+    if (!is_in_tiles(call)) return below(0, call.x.n_rows);
     for_each_class(s, [&](RowClass row_class, int64_t first, int64_t n) {
         ScratchScope scope(s.memory);  // kernels run in the stream's order
         if (row_class == RowClass::kDecode) return below(first, n);
@@ -355,14 +342,14 @@ static void run_stage(Step& s, const GemmCall& call, Below below) {
             ScratchScope scope_of_decode(s.memory);
             below(first, n);
         }
-        GemmCall some = call;
+        ProductCall some = call;
         some.x = call.x.slice(first, n), some.out = call.out.slice(first, n);
         run_gemm(s, some);
     });
 }
 
 void attn_out_of_prompts(Step& s, const Layer& layer, Rows a, Rows x) {
-    GemmCall call{a, layer.o, x};
+    ProductCall call{a, layer.o, x};
     call.epilogue = Epilogue::kAdd;
     run_stage(s, call, [&](int64_t first, int64_t n) {
         s.stages.attn_out.below("gemm", s, layer, a.slice(first, n), x.slice(first, n));
@@ -370,7 +357,7 @@ void attn_out_of_prompts(Step& s, const Layer& layer, Rows a, Rows x) {
 }
 
 void ffn_in_of_prompts(Step& s, const Layer& layer, Rows x, Rows out) {
-    GemmCall call{x, {layer.gate, layer.up}, out};
+    ProductCall call{x, {layer.gate, layer.up}, out};
     call.norm = &layer.ffn_norm, call.eps = s.config.norm_eps, call.epilogue = Epilogue::kSwiglu;
     run_stage(s, call, [&](int64_t first, int64_t n) {
         s.stages.ffn_in.below("gemm", s, layer, x.slice(first, n), out.slice(first, n));
@@ -378,7 +365,7 @@ void ffn_in_of_prompts(Step& s, const Layer& layer, Rows x, Rows out) {
 }
 
 void ffn_out_of_prompts(Step& s, const Layer& layer, Rows f, Rows x) {
-    GemmCall call{f, layer.down, x};
+    ProductCall call{f, layer.down, x};
     call.epilogue = Epilogue::kAdd;
     run_stage(s, call, [&](int64_t first, int64_t n) {
         s.stages.ffn_out.below("gemm", s, layer, f.slice(first, n), x.slice(first, n));

@@ -47,11 +47,8 @@ std::string_view unfit_for_graph(const Step& s, const Weights&, const KvCache&, 
 
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     auto below = [&] { s.tables.step.below("graph", s, w, kv, logits); };
-    const bool decode = std::all_of(s.spans.begin(), s.spans.end(), [](const SequenceSpan& span) {
-        return span.row_class == RowClass::kDecode && span.n_rows == 1;
-    });
     const Context& c = context_of(s);
-    if (s.planning || !decode || c.graphs == nullptr) return below();
+    if (s.planning || !have_one_decode_row_each(s.spans) || c.graphs == nullptr) return below();
     const int64_t n_rows = s.batch.n_rows();
     const auto n_logit_rows = static_cast<int64_t>(s.batch.logit_rows.size());
     // Of fewer rows it matters which: the step is cut into runs of them.

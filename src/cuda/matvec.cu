@@ -368,11 +368,6 @@ __global__ void embed_kernel(const uint8_t* data, TileGeometry geometry, int64_t
         tile_element(geometry, part, static_cast<int>(row % kTileRows), k);
 }
 
-// Whether one launch can multiply both.
-bool same_kind(const Tensor& a, const Tensor& b) {
-    return a.format == b.format && a.group_size == b.group_size && a.scale_format == b.scale_format;
-}
-
 }  // namespace
 
 std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& weights,
@@ -394,7 +389,7 @@ int index_of(int64_t n) {
 
 // n rows, and neighbours among the weights that are of one kind, from `first` on;
 // returns the weight behind them.
-int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, int first,
+int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, int first,
              int64_t column) {
     const Rows x = call.x.slice(row, n), out = call.out.slice(row, n);
     MatvecArgs a{};
@@ -411,7 +406,7 @@ int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, i
     for (; i < call.weights.n_weights; i++) {
         const Linear& linear = *call.weights.weights[static_cast<size_t>(i)];
         const Tensor& w = linear.weight;
-        if (w.layout != &tiles_layout() || !same_kind(w, kind)) break;
+        if (w.layout != &tiles_layout() || !have_one_kind(w, kind)) break;
         CHECK(w.n_cols() == x.n_cols);
         a.weights[a.n_weights++] = {device_plane<const uint8_t>(w),
                                     linear.bias ? device_plane<const float>(linear.bias) : nullptr,
@@ -427,18 +422,8 @@ int multiply(const Context& c, const MatvecCall& call, int64_t row, int64_t n, i
 
 }  // namespace
 
-bool is_matvec(const MatvecCall& call) {
-    for (int i = 0; i < call.weights.n_weights; i++) {
-        const Tensor& w = call.weights.weights[static_cast<size_t>(i)]->weight;
-        if (w.layout != &tiles_layout()) return false;
-    }
-    if (call.epilogue != Epilogue::kSwiglu) return true;
-    const Tensor &gate = call.weights.weights[0]->weight, &up = call.weights.weights[1]->weight;
-    return call.weights.n_weights == 2 && same_kind(gate, up) && gate.n_rows() == up.n_rows();
-}
-
 // Rows of x that a launch takes: eight, or as many as shared memory has room for.
-static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
+static int64_t rows_at_once(const Context& c, const ProductCall& call) {
     int n = kColumns;
     for (int i = 0; i < call.weights.n_weights; i++) {
         const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
@@ -452,8 +437,8 @@ static int64_t rows_at_once(const Context& c, const MatvecCall& call) {
     return n;
 }
 
-void run_matvec(const Step& s, const MatvecCall& call) {
-    CHECK(is_matvec(call));
+void run_matvec(const Step& s, const ProductCall& call) {
+    CHECK(is_in_tiles(call));
     const Context& c = context_of(s);
     const int64_t at_once = rows_at_once(c, call);
     for (int64_t row = 0; row < call.x.n_rows; row += at_once) {
@@ -471,8 +456,8 @@ void run_matvec(const Step& s, const MatvecCall& call) {
 // A weight that has no tiles, F32, goes to the entry below alone.
 void matmul_tiles(Step& s, Rows x, LinearGroup weights, Rows out) {
     CHECK(out.n_cols == weights.d_out() && out.n_rows == x.n_rows);
-    const MatvecCall call{x, weights, out};
-    if (is_matvec(call)) {
+    const ProductCall call{x, weights, out};
+    if (is_in_tiles(call)) {
         if (!s.planning) run_matvec(s, call);
         return;
     }

@@ -1,30 +1,13 @@
 #pragma once
 
-#include <cstdint>
+#include <string_view>
 
-#include "model/tables.h"
+#include "cuda/product.h"
 
 namespace ridge::cuda {
 
-// What becomes of a product p, the bias included.
-enum class Epilogue : uint8_t {
-    kStore,   // out = p
-    kAdd,     // out += p
-    kSwiglu,  // out = silu(p of the first weight) * (p of the second)
-};
-
-struct MatvecCall {
-    Rows x;  // [n_rows, d_in] f32
-    LinearGroup weights;
-    Rows out;                      // kSwiglu: [n_rows, d_out of one]; else of all, side by side
-    const Tensor* norm = nullptr;  // [d_in]: x is normed with it first
-    float eps = 0;
-    Epilogue epilogue = Epilogue::kStore;
-};
-
-// Whether run_matvec() can do it: all weights are in tiles, and two of a SwiGLU are of one kind.
-bool is_matvec(const MatvecCall& call);
-void run_matvec(const Step& s, const MatvecCall& call);
+// Rows of decode: `call` is_in_tiles().
+void run_matvec(const Step& s, const ProductCall& call);
 
 // Rows of x times weights in tiles (cuda/tiles.h). Weights of other layouts, F32 among them, go to
 // the entry below.

@@ -66,11 +66,6 @@ int segments_apart(const Context& context, const KvLayer& kv, int64_t n_heads, i
     return n_segments < 2 || n_rows * n_heads * n_segments > most_parts(kv) ? 0 : n_segments;
 }
 
-bool has_class(const Batch& batch, RowClass row_class) {
-    return std::any_of(batch.spans.begin(), batch.spans.end(),
-                       [&](const SequenceSpan& span) { return span.row_class == row_class; });
-}
-
 class PrefillAttention {
   public:
     PrefillAttention(Step& s, Heads q, const KvLayer& kv, Heads out)
@@ -174,11 +169,11 @@ void attend_prompt_rows(Step& s, Heads q, KvLayer kv, Heads out) {
 
 std::string_view unfit_for_prefill_attention(const Step& s, const Heads& q, const KvLayer& kv,
                                              const Heads& out) {
-    if (has_class(s.batch, RowClass::kDecode)) {
+    if (s.batch.has(RowClass::kDecode)) {
         const std::string_view reason = unfit_for_decode_attention(s, q, kv, out);
         if (!reason.empty()) return reason;
     }
-    if (!has_class(s.batch, RowClass::kPrompt)) return "";
+    if (!s.batch.has(RowClass::kPrompt)) return "";
     if (kv.exact) return "weights are F32: nothing is rounded further";
     if (kv.d_head % 16 != 0) return "d_head is not a multiple of 16";
     if (kv.d_head > 256) return "d_head is above 256";
@@ -195,8 +190,8 @@ int segments_apart(const Caps& caps, const KvLayer& kv, int n_heads, int n_rows,
 }
 
 void prefill_attention(Step& s, Heads q, KvLayer kv, Heads out) {
-    if (has_class(s.batch, RowClass::kPrompt)) attend_prompt_rows(s, q, kv, out);
-    if (has_class(s.batch, RowClass::kDecode)) attend_decode_rows(s, q, kv, out);
+    if (s.batch.has(RowClass::kPrompt)) attend_prompt_rows(s, q, kv, out);
+    if (s.batch.has(RowClass::kDecode)) attend_decode_rows(s, q, kv, out);
 }
 
 }  // namespace ridge::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -38,6 +39,10 @@ struct Batch {
     const std::function<void()>* before_stage = nullptr;
 
     int32_t n_rows() const { return static_cast<int32_t>(tokens.size()); }
+    bool has(RowClass row_class) const {
+        return std::any_of(spans.begin(), spans.end(),
+                           [&](const SequenceSpan& span) { return span.row_class == row_class; });
+    }
 };
 
 }  // namespace ridge

@@ -21,8 +21,8 @@ namespace ridge {
 namespace {
 
 using cuda::Epilogue;
-using cuda::GemmCall;
 using cuda::GemmTiles;
+using cuda::ProductCall;
 
 // Operands are rounded to bf16.
 constexpr double kRounded = 1e-2;
@@ -251,7 +251,7 @@ TEST(Gemm, stages_of_rows_of_each_class_are_what_they_are_alone) {
 
 template <GemmTiles tiles>
 void store_and_add(Step& s, Rows x, LinearGroup weights, Rows out) {
-    GemmCall call{x, weights, out};
+    ProductCall call{x, weights, out};
     cuda::run_gemm(s, call, tiles);
     call.epilogue = Epilogue::kAdd;
     cuda::run_gemm(s, call, tiles);
@@ -280,7 +280,7 @@ template <GemmTiles tiles>
 void swiglu_in_two_ways(Step& s, Rows x, LinearGroup weights, Rows out) {
     const Linear &gate = *weights.weights[0], &up = *weights.weights[1];
     const int64_t d_ff = gate.weight.n_rows();
-    GemmCall call{x, {gate, up}, out.cols(0, d_ff)};
+    ProductCall call{x, {gate, up}, out.cols(0, d_ff)};
     call.norm = &weights.weights[2]->bias, call.eps = 1e-5f, call.epilogue = Epilogue::kSwiglu;
     cuda::run_gemm(s, call, tiles);
     const Rows h = s.scratch(x.n_rows, x.n_cols), both = s.scratch(x.n_rows, 2 * d_ff);

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cuda/device/async.cuh"
-#include "cuda/matvec.h"
+#include "cuda/product.h"
 #include "cuda/tiles.h"
 
 // What a matvec kernel is given, and how its blocks bring the input to shared memory.
