@@ -13,6 +13,13 @@ def fail(message):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {message}")
 
 
+def check_ranges(*options):
+    """Each of them: (name, value, least, most)."""
+    for name, value, least, most in options:
+        if not least <= value <= most:
+            fail(f"{name} {value}: expected {least} to {most}")
+
+
 def output_of(command, timeout=None):
     """What a command writes to standard output. Raises OutOfTime after `timeout` seconds (None: no limit)."""
     command = [str(word) for word in command]
@@ -52,3 +59,11 @@ def write_json(path, document):
         pathlib.Path(path).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         fail(f"-o {path}: {error.strerror}")
+
+
+def write_results(path, results):
+    """To the file, or where there is none to standard output."""
+    if path:
+        write_json(path, results)
+    else:
+        print(json.dumps(results, indent=1))

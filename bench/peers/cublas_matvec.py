@@ -10,7 +10,6 @@ cuBLASLt, and the faster of the two is kept. Rates are weight bytes over time. N
 script out, without a graph.
 """
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -88,10 +87,8 @@ def parse():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("-o", "--output", help="file for the JSON; default: standard output")
     options = parser.parse_args()
-    for name, value, least, most in (("-r", options.repetitions, 1, 1000), ("--cold-mb", options.cold_mb, 1, 100000),
-                                     ("-B", min(options.n_rows), 1, max(options.n_rows))):
-        if not least <= value <= most:
-            programs.fail(f"{name} {value}: expected {least} to {most}")
+    programs.check_ranges(("-r", options.repetitions, 1, 1000), ("--cold-mb", options.cold_mb, 1, 100000),
+                          ("-B", min(options.n_rows), 1, max(options.n_rows)))
     return options
 
 
@@ -99,12 +96,7 @@ def main():
     options = parse()
     if options.output:
         programs.prepare_output(options.output)
-    try:
-        import torch
-    except ImportError as error:
-        programs.fail(f"needs torch, as of: pip install torch ({error})")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        programs.fail("--device cuda: torch finds no GPU")
+    torch = records.torch_for(options.device)
     about = {"machine": records.torch_machine(torch, options.device),
              "peer": {"name": "cuBLAS" if options.device == "cuda" else "CPU", "torch": torch.__version__}}
     results = []
@@ -125,10 +117,7 @@ def main():
                 print(f"{model} {name}, {n_rows} x {d_in} x {d_out}: {1e-3 * median_ns:.2f} us, "
                       f"{weight_bytes / median_ns:.0f} GB/s ({library})", file=sys.stderr, flush=True)
             del weights
-    if options.output:
-        programs.write_json(options.output, results)
-    else:
-        print(json.dumps(results, indent=1))
+    programs.write_results(options.output, results)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ be the faster one. What is there already is not made again. `bench` runs llama-b
 JSON. The folder must lie outside the checkout.
 """
 import argparse
-import json
 import os
 import pathlib
 import shutil
@@ -170,10 +169,7 @@ def main():
     for model in options.model:
         results += bench(found[options.build], model, options.threads, options.n_prompt, options.n_gen,
                          options.n_depth, options.repeats, options.flash_attn)
-    if options.output:
-        programs.write_json(options.output, results)
-    else:
-        print(json.dumps(results, indent=1))
+    programs.write_results(options.output, results)
 
 
 if __name__ == "__main__":

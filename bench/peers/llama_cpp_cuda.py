@@ -75,11 +75,9 @@ def parse():
     parser.add_argument("--runtime", default="", help='version of CUDA that it was built with: "CUDA 13.0"')
     parser.add_argument("-o", "--output", help="file for the JSON; default: standard output")
     options = parser.parse_args()
-    for name, value, least, most in (("-n", options.n_gen, 0, 100000), ("-r", options.repetitions, 1, 1000),
-                                     ("-ub", options.ubatch, 1, 65536),
-                                     ("-B", min(options.n_parallel), 1, max(options.n_parallel))):
-        if not least <= value <= most:
-            programs.fail(f"{name} {value}: expected {least} to {most}")
+    programs.check_ranges(("-n", options.n_gen, 0, 100000), ("-r", options.repetitions, 1, 1000),
+                          ("-ub", options.ubatch, 1, 65536),
+                          ("-B", min(options.n_parallel), 1, max(options.n_parallel)))
     if max(options.n_parallel) > 1 and not options.batched_bench:
         programs.fail(f"-B {joined(options.n_parallel)}: several sequences want --batched-bench")
     for model in options.model:

@@ -59,10 +59,8 @@ def main():
     parser.add_argument("--warmup", type=int, default=2, help="prompts before the first sample")
     parser.add_argument("-o", "--output", help="file for the JSON")
     options = parser.parse_args()
-    for name, value, least, most in (("-t", options.threads, 1, 1024), ("-p", options.n_prompt, 1, 131072),
-                                     ("-r", options.repetitions, 1, 1000), ("--warmup", options.warmup, 0, 1000)):
-        if not least <= value <= most:
-            programs.fail(f"{name} {value}: expected {least} to {most}")
+    programs.check_ranges(("-t", options.threads, 1, 1024), ("-p", options.n_prompt, 1, 131072),
+                          ("-r", options.repetitions, 1, 1000), ("--warmup", options.warmup, 0, 1000))
     if options.output:
         programs.prepare_output(options.output)
     try:

@@ -5,6 +5,10 @@ import os
 import pathlib
 import platform
 import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import programs  # noqa: E402
 
 
 def cpu_name():
@@ -37,6 +41,17 @@ def torch_machine(torch, device):
     if device == "cpu":
         return machine()
     return machine(torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}")
+
+
+def torch_for(device):
+    """The module; ends the script where it is missing, or finds no GPU that is wanted."""
+    try:
+        import torch
+    except ImportError as error:
+        programs.fail(f"needs torch, as of: pip install torch ({error})")
+    if device == "cuda" and not torch.cuda.is_available():
+        programs.fail("--device cuda: torch finds no GPU")
+    return torch
 
 
 def now():

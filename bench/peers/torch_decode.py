@@ -210,11 +210,9 @@ def parse():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("-o", "--output", help="file for the JSON; written anew after each test")
     options = parser.parse_args()
-    for name, value, least, most in (("-n", options.n_gen, 1, 100000), ("-r", options.repetitions, 1, 1000),
-                                     ("--warmup", options.warmup, 0, 1000),
-                                     ("-B", min(options.n_parallel), 1, max(options.n_parallel))):
-        if not least <= value <= most:
-            programs.fail(f"{name} {value}: expected {least} to {most}")
+    programs.check_ranges(("-n", options.n_gen, 1, 100000), ("-r", options.repetitions, 1, 1000),
+                          ("--warmup", options.warmup, 0, 1000),
+                          ("-B", min(options.n_parallel), 1, max(options.n_parallel)))
     options.compile = options.compile or ("none" if options.device == "cpu" else "step")
     return options
 
@@ -223,12 +221,7 @@ def main():
     options = parse()
     if options.output:
         programs.prepare_output(options.output)
-    try:
-        import torch
-    except ImportError as error:
-        programs.fail(f"needs torch, as of: pip install torch ({error})")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        programs.fail("--device cuda: torch finds no GPU")
+    torch = records.torch_for(options.device)
     results = []
     for name in options.model or ["llama-3.2-1b", "qwen3-4b"]:
         torch.manual_seed(1)
