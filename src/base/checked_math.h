@@ -29,4 +29,9 @@ constexpr int64_t round_up(int64_t value, int64_t step) {
     return (value + step - 1) / step * step;
 }
 
+// Rounded up, of numbers that are not negative and whose sum fits.
+constexpr int ceil_div(int value, int divisor) {
+    return (value + divisor - 1) / divisor;
+}
+
 }  // namespace ridge

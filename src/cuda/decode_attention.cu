@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/checked_math.h"
 #include "cuda/check.h"
 #include "cuda/decode_attention.h"
 #include "cuda/device/decode_feed.cuh"
@@ -432,10 +433,6 @@ Kernel kernel_of(const KvLayer& kv, int group) {
         if (kv.k_dtype == DType::kQ8_0) return kernel_of_type<DType::kQ8_0>(kv.d_head, group);
     }
     return kernel_of<kAny, kAny, kAny>(group);
-}
-
-int ceil_div(int a, int b) {
-    return (a + b - 1) / b;
 }
 
 // How query heads are grouped: turns of at most kMostGroup, as even as can be.

@@ -119,24 +119,12 @@ std::string_view unfit_for_layer(const Step& s, const Layer& layer, const Rows& 
 
 // Five kernels: the heads' norms, RoPE and the cache are a part of attention.
 static void run_layer(Step& s, const Layer& layer, Rows x, KvLayer kv) {
-    const Config& c = s.config;
     const Range range("layer", layer.index);
-    LayerScope scope(s.memory);
-    const Rows qkv = s.scratch(x.n_rows, c.d_q() + 2 * c.d_kv()), a = s.scratch(x.n_rows, c.d_q()),
-               f = s.scratch(x.n_rows, c.d_ff);
-    auto stage = [&](const char* name, const auto& body) {
-        if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
-        const Range stage_range(name);
-        StageScope stage_scope(s.memory);
-        body();
-    };
-    stage("attn_in", [&] {
-        if (!s.planning) run_matvec(s, projections(s, layer, x, qkv));
-    });
-    stage("attn", [&] { attend_fresh_rows(s, layer, qkv, kv, a); });
-    stage("attn_out", [&] { s.stages.attn_out(s, layer, a, x); });
-    stage("ffn_in", [&] { s.stages.ffn_in(s, layer, x, f); });
-    stage("ffn_out", [&] { s.stages.ffn_out(s, layer, f, x); });
+    run_stages(s, layer, x, kv,
+               {[](Step& step, const Layer& l, Rows in, Rows qkv, KvLayer) {
+                    if (!step.planning) run_matvec(step, projections(step, l, in, qkv));
+                },
+                attend_fresh_rows});
 }
 
 // Of sequences with one decode row each. Others go to the entry below. A plan has room for both, in

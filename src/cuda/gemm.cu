@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/checked_math.h"
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/device/gemm_block.cuh"
@@ -130,9 +131,6 @@ Rows round_tokens(Step& s, const ProductCall& call) {
 int parts_of(const Tensor& weight) {
     return static_cast<int>((weight.n_rows() + kTileRows - 1) / kTileRows);
 }
-int tiles_of(int n, int n_of_tile) {
-    return (n + n_of_tile - 1) / n_of_tile;
-}
 
 // Neighbours among a call's weights that are of one kind.
 struct Run {
@@ -155,12 +153,12 @@ double cost_of(const Context& c, const ProductCall& call, const Run& run, const 
     if (shared_bytes > c.shared_bytes_a_block) return HUGE_VAL;
     int n_weight_tiles = 0;
     for (int i = run.first; i < run.first + run.n; i++) {
-        n_weight_tiles += tiles_of(parts_of(call.weights.weights[static_cast<size_t>(i)]->weight),
+        n_weight_tiles += ceil_div(parts_of(call.weights.weights[static_cast<size_t>(i)]->weight),
                                    Shape::kBlockWeightParts);
     }
     constexpr int kTokens = Shape::kBlockTokenParts * kTokensOfPart;
-    const int n_tiles = n_weight_tiles * tiles_of(static_cast<int>(call.x.n_rows), kTokens);
-    const int n = tiles_of(n_tiles, c.n_sms);
+    const int n_tiles = n_weight_tiles * ceil_div(static_cast<int>(call.x.n_rows), kTokens);
+    const int n = ceil_div(n_tiles, c.n_sms);
     const int at_once =
         std::min({n, Shape::kBlocksAnSm, c.shared_bytes_an_sm / (shared_bytes + 1024)});
     constexpr int kArea = Shape::kBlockWeightParts * Shape::kBlockTokenParts;
@@ -185,7 +183,7 @@ GemmArgs args_of(const ProductCall& call, const Run& run, const Rows& tokens,
     a.geometry = g;
     a.tokens = reinterpret_cast<const uint8_t*>(device_rows<const uint16_t>(tokens));
     a.n_tokens = static_cast<int>(call.x.n_rows);
-    a.n_token_tiles = tiles_of(a.n_tokens, Shape::kBlockTokenParts * kTokensOfPart);
+    a.n_token_tiles = ceil_div(a.n_tokens, Shape::kBlockTokenParts * kTokensOfPart);
     a.epilogue = call.epilogue;
     a.out = device_rows<float>(call.out), a.out_stride = call.out.stride;
     int64_t column = run.column;
@@ -195,13 +193,13 @@ GemmArgs args_of(const ProductCall& call, const Run& run, const Rows& tokens,
                                     linear.bias ? device_plane<const float>(linear.bias) : nullptr,
                                     static_cast<int>(linear.weight.n_rows()), a.n_weight_tiles,
                                     column};
-        a.n_weight_tiles += tiles_of(parts_of(linear.weight), Shape::kBlockWeightParts);
+        a.n_weight_tiles += ceil_div(parts_of(linear.weight), Shape::kBlockWeightParts);
         column += linear.weight.n_rows();
     }
     // A tile has half as many rows of gate and of up.
     if (a.epilogue == Epilogue::kSwiglu) {
         a.n_weight_tiles =
-            tiles_of(parts_of(call.weights.weights[0]->weight), Shape::kBlockWeightParts / 2);
+            ceil_div(parts_of(call.weights.weights[0]->weight), Shape::kBlockWeightParts / 2);
     }
     return a;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "base/checked_math.h"
 #include "cuda/check.h"
 #include "cuda/context.h"
 #include "cuda/device/async.cuh"
@@ -245,10 +246,6 @@ struct MatvecPlan {
     int n_warps = 8;
     bool pairs = false;  // units of neighbours
 };
-
-int ceil_div(int a, int b) {
-    return (a + b - 1) / b;
-}
 
 // Where there are few tiles of many columns more warps share each; where there are many tiles, two
 // share what is read of x.

@@ -87,21 +87,13 @@ class Range {
 };
 
 void layer_of_stages(Step& s, const Layer& layer, Rows x, KvLayer kv) {
-    const Config& c = s.config;
-    LayerScope scope(s.memory);
-    Rows qkv = s.scratch(x.n_rows, c.d_q() + 2 * c.d_kv()), a = s.scratch(x.n_rows, c.d_q()),
-         f = s.scratch(x.n_rows, c.d_ff);
-    auto stage = [&](const auto& node, auto... args) {
-        if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
-        StageScope stage_scope(s.memory);
-        Range range(s, node.name());
-        node(s, layer, args...);
-    };
-    stage(s.stages.attn_in, x, qkv, kv);
-    stage(s.stages.attn, qkv.cols(0, c.d_q()), kv, a);
-    stage(s.stages.attn_out, a, x);
-    stage(s.stages.ffn_in, x, f);
-    stage(s.stages.ffn_out, f, x);
+    run_stages(s, layer, x, kv,
+               {[](Step& step, const Layer& l, Rows in, Rows qkv, KvLayer cache) {
+                    step.stages.attn_in(step, l, in, qkv, cache);
+                },
+                [](Step& step, const Layer& l, Rows qkv, KvLayer cache, Rows out) {
+                    step.stages.attn(step, l, qkv.cols(0, step.config.d_q()), cache, out);
+                }});
 }
 
 void step_of_layers(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
@@ -118,6 +110,24 @@ void step_of_layers(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
 }
 
 }  // namespace
+
+void run_stages(Step& s, const Layer& layer, Rows x, KvLayer kv, const AttentionStages& attention) {
+    const Config& c = s.config;
+    LayerScope scope(s.memory);
+    Rows qkv = s.scratch(x.n_rows, c.d_q() + 2 * c.d_kv()), a = s.scratch(x.n_rows, c.d_q()),
+         f = s.scratch(x.n_rows, c.d_ff);
+    auto stage = [&](const char* name, const auto& run, auto... args) {
+        if (s.batch.before_stage != nullptr) (*s.batch.before_stage)();
+        StageScope stage_scope(s.memory);
+        Range range(s, name);
+        run(s, layer, args...);
+    };
+    stage(s.stages.attn_in.name(), attention.attn_in, x, qkv, kv);
+    stage(s.stages.attn.name(), attention.attn, qkv, kv, a);
+    stage(s.stages.attn_out.name(), s.stages.attn_out, a, x);
+    stage(s.stages.ffn_in.name(), s.stages.ffn_in, x, f);
+    stage(s.stages.ffn_out.name(), s.stages.ffn_out, f, x);
+}
 
 void add_default_bodies(Tables& tables) {
     tables.stages.attn_in.set("ops", attn_in);

@@ -183,6 +183,14 @@ struct Checkpoint {
 // unknown name is an Error that lists the known ones.
 Tables resolve_tables(std::span<const Checkpoint> list, std::string_view name, const Caps& caps);
 
+// The five stages of a layer with their scratch, the first two by the given functions: they are one
+// where an override of the layer leaves a part of attn_in to attn. qkv as in Stages::attn_in.
+struct AttentionStages {
+    void (*attn_in)(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv);
+    void (*attn)(Step&, const Layer&, Rows qkv, KvLayer kv, Rows out);
+};
+void run_stages(Step& s, const Layer& layer, Rows x, KvLayer kv, const AttentionStages& attention);
+
 // The default bodies of stages, layer and step, under the name of the nodes that they call: "ops",
 // "stages" and "layers".
 void add_default_bodies(Tables& tables);

@@ -88,6 +88,34 @@ constexpr int kSourceStep = 512 / kTileChunk;  // chunks
 template <Scales kScales, class T = void>
 struct StreamedScales;
 
+// Scales that lie chunk by chunk, a lane's Small in each, and where super-blocks share something
+// its Super.
+struct NoSuper {};
+template <Scales kScales, class Small, class Super = NoSuper>
+struct ScalePlanes {
+    static constexpr bool kHasSuper = super_bytes(kScales) > 0;
+    static constexpr int kSmall = sizeof(Small), kSuper = kHasSuper ? sizeof(Super) : 0;
+    static_assert(scale_bytes(kScales) == 8 * kSmall && super_bytes(kScales) == 8 * kSuper);
+    static constexpr int kBlock = scale_block_of(kScales), kRegisters = (kSmall + kSuper) / 4;
+
+    Small small;
+    Super super;
+
+    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
+                                int chunk, int lane) {
+        from.scales = part + g.scales + chunk * scale_bytes(kScales) + lane / 4 * kSmall;
+        if constexpr (kHasSuper) {
+            from.supers = part + g.supers + chunk / 4 * super_bytes(kScales) + lane / 4 * kSuper;
+        }
+    }
+    __device__ void load(const ChunkSource& from, int apart) {
+        small = load_once<Small>(from.scales + apart * kSourceStep * scale_bytes(kScales));
+        if constexpr (kHasSuper) {
+            super = load_once<Super>(from.supers + apart * kSourceStep / 4 * super_bytes(kScales));
+        }
+    }
+};
+
 template <>
 struct StreamedScales<Scales::kNone> {
     static constexpr int kBlock = 0, kRegisters = 0;
@@ -96,61 +124,32 @@ struct StreamedScales<Scales::kNone> {
 };
 
 template <>
-struct StreamedScales<Scales::kSmall> {
-    static constexpr int kBlock = 32, kRegisters = 2;
-    uint2 w;  // row g: blocks 0, 1; row g + 8
-
-    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
-    }
-    __device__ void load(const ChunkSource& from, int apart) {
-        w = load_once<uint2>(from.scales + apart * kSourceStep * 64);
-    }
+struct StreamedScales<Scales::kSmall> : ScalePlanes<Scales::kSmall, uint2> {
+    // small: row g: blocks 0, 1; row g + 8
     __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
                           float (&total)[4]) const {
-        const float2 a = floats_of_f16(w.x), b = floats_of_f16(w.y);
+        const float2 a = floats_of_f16(small.x), b = floats_of_f16(small.y);
         add_scaled_sums(block == 0 ? a.x : a.y, sums, total);
         add_scaled_sums(block == 0 ? b.x : b.y, sums + 2, total + 2);
     }
 };
 
 template <>
-struct StreamedScales<Scales::kSmallMin> {
-    static constexpr int kBlock = 32, kRegisters = 4;
-    uint4 w;  // row g: d, m of block 0, of block 1; row g + 8
-
-    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        from.scales = part + g.scales + chunk * 128 + lane / 4 * 16;
-    }
-    __device__ void load(const ChunkSource& from, int apart) {
-        w = load_once<uint4>(from.scales + apart * kSourceStep * 128);
-    }
+struct StreamedScales<Scales::kSmallMin> : ScalePlanes<Scales::kSmallMin, uint4> {
+    // small: row g: d, m of block 0, of block 1; row g + 8
     __device__ void apply(int block, float per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
-        const float2 a = floats_of_f16(block == 0 ? w.x : w.y),
-                     b = floats_of_f16(block == 0 ? w.z : w.w);
+        const float2 a = floats_of_f16(block == 0 ? small.x : small.y),
+                     b = floats_of_f16(block == 0 ? small.z : small.w);
         add_scaled_sums(a.x, a.y * per_start, sums, start, total);
         add_scaled_sums(b.x, b.y * per_start, sums + 2, start, total + 2);
     }
 };
 
 template <>
-struct StreamedScales<Scales::kSuper> {
-    static constexpr int kBlock = 32, kRegisters = 4;
-    uint2 small;  // row g: scale, min of block 0, of block 1; row g + 8
-    uint2 super;  // row g: d, dmin; row g + 8
-
-    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
-        from.supers = part + g.supers + chunk / 4 * 64 + lane / 4 * 8;
-    }
-    __device__ void load(const ChunkSource& from, int apart) {
-        small = load_once<uint2>(from.scales + apart * kSourceStep * 64);
-        super = load_once<uint2>(from.supers + apart * kSourceStep / 4 * 64);
-    }
+struct StreamedScales<Scales::kSuper> : ScalePlanes<Scales::kSuper, uint2, uint2> {
+    // small: row g: scale, min of block 0, of block 1; row g + 8
+    // super: row g: d, dmin; row g + 8
     __device__ void apply(int block, float per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
@@ -163,20 +162,9 @@ struct StreamedScales<Scales::kSuper> {
 };
 
 template <>
-struct StreamedScales<Scales::kSuper16> {
-    static constexpr int kBlock = 16, kRegisters = 3;
-    uint2 small;     // row g: scales of the four mma; row g + 8
-    uint32_t super;  // d of row g, of row g + 8
-
-    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        from.scales = part + g.scales + chunk * 64 + lane / 4 * 8;
-        from.supers = part + g.supers + chunk / 4 * 32 + lane / 4 * 4;
-    }
-    __device__ void load(const ChunkSource& from, int apart) {
-        small = load_once<uint2>(from.scales + apart * kSourceStep * 64);
-        super = load_once<uint32_t>(from.supers + apart * kSourceStep / 4 * 32);
-    }
+struct StreamedScales<Scales::kSuper16> : ScalePlanes<Scales::kSuper16, uint2, uint32_t> {
+    // small: row g: scales of the four mma; row g + 8
+    // super: d of row g, of row g + 8
     __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
                           float (&total)[4]) const {
         const float2 d = floats_of_f16(super);
@@ -186,20 +174,9 @@ struct StreamedScales<Scales::kSuper16> {
 };
 
 template <>
-struct StreamedScales<Scales::kSuper16Min> {
-    static constexpr int kBlock = 16, kRegisters = 6;
-    uint4 small;  // row g: scale, min of the four mma; row g + 8
-    uint2 super;  // row g: d, dmin; row g + 8
-
-    __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
-                                int chunk, int lane) {
-        from.scales = part + g.scales + chunk * 128 + lane / 4 * 16;
-        from.supers = part + g.supers + chunk / 4 * 64 + lane / 4 * 8;
-    }
-    __device__ void load(const ChunkSource& from, int apart) {
-        small = load_once<uint4>(from.scales + apart * kSourceStep * 128);
-        super = load_once<uint2>(from.supers + apart * kSourceStep / 4 * 64);
-    }
+struct StreamedScales<Scales::kSuper16Min> : ScalePlanes<Scales::kSuper16Min, uint4, uint2> {
+    // small: row g: scale, min of the four mma; row g + 8
+    // super: row g: d, dmin; row g + 8
     __device__ void apply(int block, float per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
