@@ -1,7 +1,7 @@
 #include "engine/bench_session.h"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -10,15 +10,6 @@
 #include "engine/engine_impl.h"
 
 namespace ridge {
-
-// What a Batch views.
-struct BenchSession::StepRows {
-    std::vector<Token> tokens;
-    std::vector<int32_t> positions, logit_rows;
-    std::vector<int64_t> slots;
-    std::vector<SequenceSpan> spans;
-    std::vector<SampleRow> sample_rows;
-};
 
 BenchSession::BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
                            std::function<void(double)> on_stage)
@@ -34,7 +25,8 @@ BenchSession::~BenchSession() = default;
 std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
                                                  std::vector<int64_t> n_positions, int n_step_rows,
                                                  const Progress& progress,
-                                                 std::function<void(double)> on_stage) {
+                                                 std::function<void(double)> on_stage,
+                                                 const WrapBackend& wrap_backend) {
     CHECK(!n_positions.empty() && n_step_rows >= 0);
     std::vector<int64_t> base_slots;
     Capacity capacity;
@@ -45,6 +37,7 @@ std::unique_ptr<BenchSession> BenchSession::open(const OpenOptions& options,
     }
     capacity.n_logit_rows = static_cast<int>(n_positions.size());
     capacity.n_step_rows = n_step_rows;
+    capacity.wrap_backend = wrap_backend;
     std::unique_ptr<BenchSession> session(
         new BenchSession(Engine::Impl::open(options, capacity, progress, {}),
                          std::move(n_positions), std::move(on_stage)));
@@ -63,20 +56,17 @@ Token BenchSession::token_at(int sequence, int64_t position) const {
     return n_vocab < 2 ? 0 : static_cast<Token>(1 + split_mix(n * kSplitMixStep) % (n_vocab - 1));
 }
 
-std::vector<Sampled> BenchSession::run(const StepRows& rows, double from, double to) {
+Ticket BenchSession::start(const BatchRows& rows, double from, double to) {
     constexpr int kStages = 5;  // of a layer
     const double each = (to - from) / (kStages * engine_->config().n_layers + 1);
     int n_calls = 0;
     const std::function<void()> before_stage = [&] { on_stage_(from + each * n_calls++); };
     if (on_stage_) before_stage();
-    Batch batch{rows.tokens,
-                rows.positions,
-                rows.slots,
-                rows.spans,
-                rows.logit_rows,
-                rows.sample_rows,
-                on_stage_ ? &before_stage : nullptr};
-    return std::move(engine_->impl_->step(engine_->impl_->kv, batch).sampled);
+    return engine_->impl_->start(rows.batch(on_stage_ ? &before_stage : nullptr));
+}
+
+std::vector<Sampled> BenchSession::wait(Ticket ticket) {
+    return std::move(engine_->impl_->wait(ticket).sampled);
 }
 
 Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
@@ -89,7 +79,7 @@ Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool 
     };
     for (int64_t at = begin; at < end;) {
         auto n = static_cast<int32_t>(std::min<int64_t>(info().n_step_rows, end - at));
-        StepRows rows;
+        BatchRows rows;
         for (int64_t position = at; position < at + n; position++) {
             rows.tokens.push_back(token_at(sequence, position));
             rows.positions.push_back(static_cast<int32_t>(position));
@@ -101,7 +91,7 @@ Token BenchSession::prompt_steps(int sequence, int64_t begin, int64_t end, bool 
             rows.logit_rows.push_back(n - 1);
             rows.sample_rows.push_back({&greedy_, {&rows.tokens.back(), 1}, end});
         }
-        std::vector<Sampled> sampled = run(rows, share(at - n), share(at));
+        std::vector<Sampled> sampled = wait(start(rows, share(at - n), share(at)));
         if (!sampled.empty()) drawn = sampled.front().token;
         n_filled_[s] = std::max(n_filled_[s], at);
         if (done) done(at);
@@ -126,7 +116,7 @@ Token BenchSession::prompt(int64_t depth, int64_t n_tokens) {
 }
 
 std::vector<Token> BenchSession::decode(int n_sequences, int64_t depth, int64_t n_steps) {
-    StepRows rows;
+    BatchRows rows;
     for (int s = 0; s < n_sequences; s++) {
         auto i = static_cast<size_t>(s);
         CHECK(depth <= n_filled_[i] && depth + n_steps <= n_positions_[i]);
@@ -140,18 +130,31 @@ std::vector<Token> BenchSession::decode(int n_sequences, int64_t depth, int64_t 
     for (int s = 0; s < n_sequences; s++)
         rows.sample_rows.push_back(
             {&greedy_, {&rows.tokens[static_cast<size_t>(s)], 1}, depth + 1});
+    const Engine::Impl& impl = *engine_->impl_;
+    const bool ahead = impl.backend->can_run_ahead(impl.model, rows.sample_rows);
+    std::vector<Sampled> drawn;
+    std::optional<Ticket> before;
     for (int64_t step = 0; step < n_steps; step++) {
         const double each = 1.0 / static_cast<double>(n_steps);
-        std::vector<Sampled> sampled =
-            run(rows, each * static_cast<double>(step), each * static_cast<double>(step + 1));
-        for (size_t i = 0; i < sampled.size(); i++) {
-            rows.tokens[i] = sampled[i].token;
+        const Ticket ticket =
+            start(rows, each * static_cast<double>(step), each * static_cast<double>(step + 1));
+        if (!ahead) {
+            drawn = wait(ticket);
+        } else {
+            if (before) wait(*before);
+            before = ticket;
+        }
+        for (size_t i = 0; i < rows.tokens.size(); i++) {
+            rows.tokens[i] = ahead ? drawn_by(static_cast<int32_t>(i)) : drawn[i].token;
             rows.positions[i]++;
             rows.slots[i]++;
             rows.sample_rows[i].position++;
         }
     }
-    return rows.tokens;
+    if (before) drawn = wait(*before);
+    std::vector<Token> tokens = rows.tokens;
+    for (size_t i = 0; i < drawn.size(); i++) tokens[i] = drawn[i].token;
+    return tokens;
 }
 
 double BenchSession::measure_link_gbps() {

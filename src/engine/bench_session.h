@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/batch_rows.h"
 #include "engine/engine.h"
-#include "model/batch.h"
-#include "model/kv_cache.h"
+#include "model/backend.h"
 #include "model/sample_params.h"
 
 namespace ridge {
@@ -22,11 +22,12 @@ class BenchSession {
     // than the model was made for. `n_step_rows`: rows of a prompt step, 0: as many as prompts are
     // run in where nothing else is asked. `on_stage` is called before each step and each stage of
     // its layers with the share, 0..1, that is done of the call of prompt(), decode() or fill() for
-    // one sequence, and may throw to end what is going on.
+    // one sequence, and may throw to end what is going on. `wrap_backend`: for tests.
     static std::unique_ptr<BenchSession> open(const OpenOptions& options,
                                               std::vector<int64_t> n_positions, int n_step_rows,
                                               const Progress& progress = {},
-                                              std::function<void(double)> on_stage = {});
+                                              std::function<void(double)> on_stage = {},
+                                              const WrapBackend& wrap_backend = {});
     ~BenchSession();
 
     const ModelInfo& info() const;
@@ -38,7 +39,8 @@ class BenchSession {
     // one draw for the last of them. Returns the drawn token.
     Token prompt(int64_t depth, int64_t n_tokens);
     // n_steps decode steps, a token of each sequence at a time, from `depth` on; each draws the
-    // most probable token, which the next one takes. Returns the tokens of the last step.
+    // most probable token, which the next one takes. Steps run ahead as those of
+    // Engine::generate() do. Returns the tokens of the last step.
     std::vector<Token> decode(int n_sequences, int64_t depth, int64_t n_steps);
 
     // The wall that decode stands before: see Backend::measure_read_gbps.
@@ -47,15 +49,14 @@ class BenchSession {
     double measure_link_gbps();
 
   private:
-    struct StepRows;
-
     BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
                  std::function<void(double)> on_stage);
     Token token_at(int sequence, int64_t position) const;
     Token prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
                        const std::function<void(int64_t)>& done);
-    // A step that takes the call going on from one share to another.
-    std::vector<Sampled> run(const StepRows& rows, double from, double to);
+    // Starts a step that takes the call going on from one share to another.
+    Ticket start(const BatchRows& rows, double from, double to);
+    std::vector<Sampled> wait(Ticket ticket);
 
     std::unique_ptr<Engine> engine_;
     std::vector<int64_t> n_positions_, base_slots_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct Capacity {
     int64_t n_slots = 0;
     int n_step_rows = 0;  // of a prompt's step; 0: as many as the backend is fast with
     int n_logit_rows = kMaxStepLogitRows;  // of a step
+    WrapBackend wrap_backend{};            // for tests
 };
 
 struct Engine::Impl {
@@ -44,15 +46,9 @@ struct Engine::Impl {
     // Empties the sequence where the cache holds another one by now.
     void claim_cache(Sequence& sequence);
 
-    // A step of the backend to its end; its errors name the model.
-    StepResult step(const KvCache& cache, const Batch& batch) const;
-    // Computes `tokens`, at most info.n_step_rows, as the next positions of the sequence that the
-    // cache holds. The last n_logit_rows rows, at most kMaxStepLogitRows, give logits; with
-    // `sampling` the last row is sampled too. The sequence grows when the step has succeeded.
-    // `before_stage` may throw to end the step (model/batch.h).
-    StepResult run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
-                        RowClass row_class, int n_logit_rows, const SampleParams* sampling,
-                        const std::function<void()>* before_stage);
+    // A step of the backend, and what it gives; errors name the model.
+    Ticket start(const Batch& batch) const;
+    StepResult wait(Ticket ticket) const;
     void check_tokens(std::span<const Token> tokens) const;
     void check_sampling(const SampleParams& sampling) const;
 };

@@ -1,11 +1,11 @@
 #include <algorithm>
+#include <exception>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/timer.h"
-#include "engine/engine_impl.h"
+#include "engine/sequence_steps.h"
 #include "text/text_stream.h"
 
 namespace ridge {
@@ -102,38 +102,19 @@ std::string_view to_string(StopReason reason) {
     return "";
 }
 
-StepResult Engine::Impl::step(const KvCache& cache, const Batch& batch) const {
+Ticket Engine::Impl::start(const Batch& batch) const {
     try {
-        return backend->wait(backend->step(model, cache, batch));
+        return backend->step(model, kv, batch);
     } catch (const Error& e) {
         throw Error(e.kind(), "{}: {}", printable(options.model), e.what());
     }
 }
 
-// Positions are slots: the cache holds one sequence, from its first slot on.
-StepResult Engine::Impl::run_step(std::vector<Token>& sequence, std::span<const Token> tokens,
-                                  RowClass row_class, int n_logit_rows,
-                                  const SampleParams* sampling,
-                                  const std::function<void()>* before_stage) {
-    size_t n = tokens.size(), n_past = sequence.size();
-    CHECK(n > 0 && n <= static_cast<size_t>(info.n_step_rows) &&
-          static_cast<int64_t>(n_past + n) <= kv.n_slots);
-    std::vector<int32_t> positions(n), logit_rows(static_cast<size_t>(n_logit_rows));
-    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(n_past));
-    std::iota(logit_rows.begin(), logit_rows.end(), static_cast<int32_t>(n) - n_logit_rows);
-    std::vector<int64_t> slots(positions.begin(), positions.end());
-    SequenceSpan span{0, static_cast<int32_t>(n), row_class, KvView{}};
-
-    sequence.insert(sequence.end(), tokens.begin(),
-                    tokens.end());  // what the sampler's penalties look back on
-    SampleRow row{sampling, sequence, static_cast<int64_t>(sequence.size())};
-    Batch batch{tokens, positions, slots, {&span, 1}, logit_rows, {}, before_stage};
-    if (sampling != nullptr) batch.sample_rows = {&row, 1};
+StepResult Engine::Impl::wait(Ticket ticket) const {
     try {
-        return step(kv, batch);
-    } catch (...) {
-        sequence.resize(n_past);
-        throw;
+        return backend->wait(ticket);
+    } catch (const Error& e) {
+        throw Error(e.kind(), "{}: {}", printable(options.model), e.what());
     }
 }
 
@@ -163,31 +144,37 @@ void Engine::Impl::claim_cache(Sequence& sequence) {
 
 namespace {
 
-// One answer: the prompt's steps, then a step a token until something ends it.
+// One answer: the prompt's steps, then a step a token until something ends it. Where the backend
+// can run ahead, each of these is started before the token that it takes is known here: the device
+// goes from step to step, while what was drawn is looked at, made text and shown. What ends the
+// answer then drops a step; where it ends is the same.
 class Answer {
   public:
     using OnToken = std::function<void(const TokenEvent&)>;
-    using RunStep = std::function<StepResult(std::span<const Token>, RowClass, bool draw)>;
 
     Answer(const Request& request, const Tokenizer* tokenizer, const std::vector<Token>& end_tokens,
-           const OnToken& on_token, RunStep run_step)
+           const OnToken& on_token, SequenceSteps& steps)
         : request_(request),
           tokenizer_(tokenizer),
           end_tokens_(end_tokens),
           on_token_(on_token),
-          run_step_(std::move(run_step)),
+          steps_(steps),
+          runs_ahead_(steps.can_run_ahead(request.sampling)),
           text_(tokenizer, request) {}
 
     Generation run(int64_t n_reused, int64_t n_ctx, int n_step_rows) {
         result_.n_prompt = static_cast<int64_t>(request_.prompt.size());
         result_.n_reused = n_reused;
-        Timer timer;
-        bool complete = compute_prompt(n_step_rows);
-        result_.prompt_ms = timer.elapsed_ms();
-        if (!complete) return std::move(result_);
-        timer.restart();
-        draw_tokens(n_ctx);
-        result_.generate_ms = timer.elapsed_ms();
+        if (!compute_prompt(n_step_rows)) {
+            result_.prompt_ms = timer_.elapsed_ms();
+            return std::move(result_);
+        }
+        if (request_.n_predict == 0) {
+            end(StopReason::kLength);
+        } else {
+            draw_tokens(n_ctx);
+        }
+        result_.generate_ms = timer_.elapsed_ms();
         std::string rest = text_.finish();
         if (on_token_ && !rest.empty()) on_token_({-1, rest, nullptr});
         result_.text = text_.all();
@@ -195,7 +182,7 @@ class Answer {
     }
 
   private:
-    // False where it was cancelled.
+    // The step that draws a token is started and no more. False where it was cancelled.
     bool compute_prompt(int n_step_rows) {
         StepSize step_size(n_step_rows);
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
@@ -204,38 +191,69 @@ class Answer {
                 std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
             at += n;
             Timer timer;
-            const bool draw = at == result_.n_prompt && request_.n_predict != 0;
-            if (!run_step(tokens, RowClass::kPrompt, draw)) return false;
-            result_.n_computed += n;
+            const bool draws = at == result_.n_prompt && request_.n_predict != 0;
+            start(tokens, RowClass::kPrompt, draws);
+            if (was_cancelled()) return false;
+            if (draws) break;
+            steps_.wait();
+            prompt_is_computed(at);
             step_size.took(n, timer.elapsed_ms());
-            if (request_.prompt_progress) {
-                double share = static_cast<double>(at) / static_cast<double>(result_.n_prompt);
-                request_.prompt_progress("reading the prompt", share);
-            }
         }
         return true;
     }
 
-    void draw_tokens(int64_t n_ctx) {
-        if (request_.n_predict == 0) return end(StopReason::kLength);
-        for (int64_t n_cached = result_.n_prompt;; n_cached++) {
-            const Sampled& drawn = step_.sampled[0];
-            if (ends_answer(drawn.token)) {
-                return end(
-                    StopReason::kEndToken,
-                    tokenizer_ == nullptr ? "" : std::string(tokenizer_->piece(drawn.token)));
-            }
-            result_.tokens.push_back(drawn.token);
-            std::string shown = text_.push(drawn.token);
-            if (on_token_) on_token_({drawn.token, shown, &drawn});
-            if (text_.stopped()) return end(StopReason::kStopString, text_.stop());
-            if (static_cast<int64_t>(result_.tokens.size()) == request_.n_predict)
-                return end(StopReason::kLength);
-            if (n_cached == n_ctx) return end(StopReason::kContextFull);
-            Token next = drawn.token;
-            if (!run_step({&next, 1}, RowClass::kDecode, true)) return;
-            result_.n_steps++;
+    // Of its tokens the first n.
+    void prompt_is_computed(int64_t n) {
+        result_.n_computed = n - result_.n_reused;
+        if (request_.prompt_progress) {
+            double share = static_cast<double>(n) / static_cast<double>(result_.n_prompt);
+            request_.prompt_progress("reading the prompt", share);
         }
+        if (n < result_.n_prompt) return;
+        result_.prompt_ms = timer_.elapsed_ms();
+        timer_.restart();
+    }
+
+    // What is under way, to begin with, is the step that draws the first one.
+    void draw_tokens(int64_t n_ctx) {
+        for (int64_t n_cached = result_.n_prompt;; n_cached++) {
+            const bool is_last =
+                static_cast<int64_t>(result_.tokens.size()) + 1 == request_.n_predict ||
+                n_cached == n_ctx;
+            const bool ahead = runs_ahead_ && !is_last;
+            const Token drawn_before = drawn_by(0);
+            if (ahead) start({&drawn_before, 1}, RowClass::kDecode, true);
+            const StepResult step = steps_.wait();
+            if (n_cached == result_.n_prompt) {
+                prompt_is_computed(result_.n_prompt);
+            } else {
+                result_.n_steps++;
+            }
+            const Sampled& drawn = step.sampled[0];
+            if (!take(drawn)) return;
+            if (is_last) {
+                return end(has_all_tokens() ? StopReason::kLength : StopReason::kContextFull);
+            }
+            if (!ahead) start({&drawn.token, 1}, RowClass::kDecode, true);
+            if (was_cancelled()) return;
+        }
+    }
+    bool has_all_tokens() const {
+        return static_cast<int64_t>(result_.tokens.size()) == request_.n_predict;
+    }
+
+    // False where the answer ends with it.
+    bool take(const Sampled& drawn) {
+        if (ends_answer(drawn.token)) {
+            end(StopReason::kEndToken,
+                tokenizer_ == nullptr ? "" : std::string(tokenizer_->piece(drawn.token)));
+            return false;
+        }
+        result_.tokens.push_back(drawn.token);
+        std::string shown = text_.push(drawn.token);
+        if (on_token_) on_token_({drawn.token, shown, &drawn});
+        if (text_.stopped()) end(StopReason::kStopString, text_.stop());
+        return !text_.stopped();
     }
 
     bool ends_answer(Token token) const {
@@ -248,14 +266,22 @@ class Answer {
         result_.stop = std::move(stop);
     }
 
-    // False where it was cancelled, before the step or within it.
-    bool run_step(std::span<const Token> tokens, RowClass row_class, bool draw) {
+    // What goes wrong is told when the token has been seen that a step under way draws.
+    void start(std::span<const Token> tokens, RowClass row_class, bool draws) {
         try {
-            step_ = run_step_(tokens, row_class, draw);
-            return true;
+            steps_.start(tokens, row_class, draws ? 1 : 0, draws ? &request_.sampling : nullptr);
+        } catch (...) {
+            failure_ = std::current_exception();
+        }
+    }
+    // Whether the step that was started last was, before it or within it; throws what else it did.
+    bool was_cancelled() {
+        if (!failure_) return false;
+        try {
+            std::rethrow_exception(failure_);
         } catch (const StepCancelled&) {
             end(StopReason::kCancelled);
-            return false;
+            return true;
         }
     }
 
@@ -263,9 +289,11 @@ class Answer {
     const Tokenizer* tokenizer_;
     const std::vector<Token>& end_tokens_;
     const OnToken& on_token_;
-    RunStep run_step_;
+    SequenceSteps& steps_;
+    const bool runs_ahead_;
     AnswerText text_;
-    StepResult step_;
+    Timer timer_;  // of the prompt, then of what is drawn
+    std::exception_ptr failure_;
     Generation result_;
 };
 
@@ -290,12 +318,9 @@ Generation Engine::generate(Sequence& sequence, const Request& request,
     const std::function<void()> before_stage = stop_if(request.cancelled);
     int64_t n_reused = std::min(common_prefix(tokens, request.prompt), n_prompt - 1);
     tokens.resize(static_cast<size_t>(n_reused));
+    SequenceSteps steps(impl, tokens, before_stage);
     Answer answer(request, impl.tokenizer ? &*impl.tokenizer : nullptr, impl.end_tokens, on_token,
-                  [&](std::span<const Token> rows, RowClass row_class, bool draw) {
-                      before_stage();
-                      return impl.run_step(tokens, rows, row_class, draw ? 1 : 0,
-                                           draw ? &request.sampling : nullptr, &before_stage);
-                  });
+                  steps);
     return answer.run(n_reused, n_ctx, impl.info.n_step_rows);
 }
 
@@ -312,9 +337,9 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
     StepSize step_size(impl.info.n_step_rows);
     const std::function<void()> before_stage = stop_if(options.cancelled);
     const auto n_tokens = static_cast<int64_t>(tokens.size());
+    SequenceSteps steps(impl, sequence.tokens_, before_stage);
     try {
         for (int64_t at = 0; at < n_tokens;) {
-            before_stage();
             bool wanted = at >= options.n_without;
             int64_t n = 1;
             if (options.row_class == RowClass::kPrompt) {
@@ -323,9 +348,9 @@ bool Engine::evaluate(Sequence& sequence, std::span<const Token> tokens,
             }
             auto first = static_cast<int64_t>(sequence.tokens_.size());
             Timer timer;
-            StepResult step = impl.run_step(
-                sequence.tokens_, tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
-                options.row_class, wanted ? static_cast<int>(n) : 0, nullptr, &before_stage);
+            steps.start(tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)),
+                        options.row_class, wanted ? static_cast<int>(n) : 0, nullptr);
+            const StepResult step = steps.wait();
             if (!wanted) step_size.took(n, timer.elapsed_ms());
             for (int64_t row = 0; wanted && row < n; row++) {
                 visit(first + row,

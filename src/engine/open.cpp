@@ -206,6 +206,7 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
     impl.options = options;
     OpenedDevice device = open_device(options);
     impl.backend = std::move(device.backend);
+    if (capacity.wrap_backend) impl.backend = capacity.wrap_backend(std::move(impl.backend));
     if (options.stream_weights && !impl.backend->can_stream()) {
         throw Error(
             ErrorKind::kUsage,

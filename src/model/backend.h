@@ -103,8 +103,16 @@ class Backend {
     // Returns which overrides do not run on this model and cache, each once.
     virtual std::vector<Fallback> plan(const Model& model, const KvCache& kv, int n_rows,
                                        int n_logit_rows) = 0;
-    // Starts a step. `batch` and what it views must live until wait() has returned.
+    // Whether a step may take its tokens from one that is still under way and draws these rows
+    // (drawn_by, model/batch.h): the host then has a step's time to see what was drawn.
+    virtual bool can_run_ahead(const Model& /*model*/, std::span<const SampleRow> /*rows*/) const {
+        return false;
+    }
+    // Starts a step. `batch` and what it views are not looked at after that. Where the backend can
+    // run ahead, the step before it need not have been waited for; those before that one are
+    // dropped, and what they gave is lost. What it throws changes nothing of the step before.
     virtual Ticket step(const Model& model, const KvCache& kv, const Batch& batch) = 0;
+    // To the end of that step, not of one that was started behind it.
     virtual StepResult wait(Ticket ticket) = 0;
 
     // Measured rate of reading the weights from memory, in GB/s: the wall that decode stands
@@ -116,5 +124,8 @@ class Backend {
 
     virtual DeviceFacts facts() const { return {}; }
 };
+
+// Puts a backend of its own around a device's.
+using WrapBackend = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
 
 }  // namespace ridge

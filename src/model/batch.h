@@ -24,6 +24,13 @@ struct SequenceSpan {
     KvView kv;  // the sequence's cache, long enough for the last row's position
 };
 
+// A token that the host does not know yet: what row `row` of the sample_rows of the step before
+// draws. Where Backend::can_run_ahead, it may stand among the tokens of a batch and the histories
+// of its sample_rows.
+constexpr Token drawn_by(int32_t row) {
+    return -1 - row;
+}
+
 // One step's work: prompt chunks, single decode rows, or a mixture, flattened to rows.
 struct Batch {
     std::span<const Token> tokens;  // [n_rows]
