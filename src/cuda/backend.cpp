@@ -14,9 +14,11 @@
 #include "cuda/graph.h"
 #include "cuda/memory.h"
 #include "cuda/mirror.h"
+#include "cuda/packet.h"
 #include "cuda/probe.h"
 #include "cuda/ranges.h"
 #include "cuda/read_wall.h"
+#include "cuda/sample.h"
 #include "cuda/sample_mirror.h"
 #include "cuda/tiles.h"
 #include "cuda/upload.h"
@@ -44,6 +46,17 @@ class Stream {
     cudaStream_t stream_ = nullptr;
 };
 
+class Event {
+  public:
+    Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event"); }
+    ~Event() { cudaEventDestroy(event_); }
+    Event(const Event&) = delete;
+    cudaEvent_t get() const { return event_; }
+
+  private:
+    cudaEvent_t event_ = nullptr;
+};
+
 class CudaBackend : public Backend {
   public:
     CudaBackend(CudaDevice device, const CudaOptions& options)
@@ -53,7 +66,7 @@ class CudaBackend : public Backend {
           fault_(options.fault),
           pool_(options.threads),
           stream_(options.device) {
-        context_.stream = stream_.get(), context_.graphs = &graphs_;
+        context_.stream = stream_.get(), context_.graphs = &graphs_, context_.packet = &packet_;
         check(cudaDeviceGetAttribute(&context_.shared_bytes_an_sm,
                                      cudaDevAttrMaxSharedMemoryPerMultiprocessor, options.device),
               "shared memory of a multiprocessor");
@@ -178,6 +191,8 @@ class CudaBackend : public Backend {
                                int n_logit_rows) override {
         use("planning");
         check(cudaStreamSynchronize(stream_.get()), "planning");
+        for (Flight& flight : flights_) flight.id = 0;
+        n_drawn_ = 0;
         upload_.reset();  // weights are there: its pinned memory is not needed again
         release(logits_), release(scratch_memory_);
         logits_ = alloc(static_cast<size_t>(n_logit_rows) *
@@ -189,27 +204,47 @@ class CudaBackend : public Backend {
         return fallbacks;
     }
 
+    // Not where layers are streamed: the link, which never rests, sets the pace of such steps, and
+    // one that is dropped takes as long as any other.
+    bool can_run_ahead(const Model& model, std::span<const SampleRow> rows) const override {
+        return !stream_of_weights_ &&
+               cuda::draws_on_device(model.tables, model.config.n_vocab, rows);
+    }
+
+    // All that a step reads of the batch goes into its packet. Two steps may be under way: they
+    // take turns with pinned memory, and wait for each other on the device.
     Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
         use("step");
+        const uint64_t id = n_steps_ + 1;
+        Flight& flight = flights_[id % flights_.size()];
+        check(cudaEventSynchronize(flight.ended.get()), "step");
+        flight.id = 0;
         if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
             cuda::lose_device(stream_.get());
         }
         const cuda::Range range("step, rows:", batch.n_rows());
-        mirror_.send(batch, stream_.get());
         try {
-            result_ = run(model, kv, batch);
-        } catch (...) {  // what has been started reads the batch, which the next step overwrites
+            const bool draws = send(model, batch, static_cast<int>(id % flights_.size()));
+            flight.result = run(model, kv, batch);
+            n_drawn_ = draws ? static_cast<int64_t>(batch.sample_rows.size()) : 0;
+            check(cudaEventRecord(flight.ended.get(), stream_.get()), "step");
+        } catch (...) {  // what has been started may use what the next step overwrites
             cudaStreamSynchronize(stream_.get());
             throw;
         }
-        return {++n_steps_};
+        n_steps_ = flight.id = id;
+        return {id};
     }
 
     StepResult wait(Ticket ticket) override {
-        CHECK(ticket.id == n_steps_);
+        const size_t slot = ticket.id % flights_.size();
+        Flight& flight = flights_[slot];
+        CHECK(ticket.id != 0 && flight.id == ticket.id);
         use("step");
-        check(cudaStreamSynchronize(stream_.get()), "step");
-        return std::move(result_);
+        check(cudaEventSynchronize(flight.ended.get()), "step");
+        flight.id = 0;
+        sampling_.collect(static_cast<int>(slot));
+        return std::move(flight.result);
     }
 
     double measure_read_gbps(const Model& model) override {
@@ -345,6 +380,21 @@ class CudaBackend : public Backend {
         set_prepared(weight, layout, to.device);
     }
 
+    // Sends what a step's kernels read of the batch. Whether the step will draw on the device.
+    bool send(const Model& model, const Batch& batch, int slot) {
+        const int64_t n_drawn = std::exchange(n_drawn_, 0), n_vocab = model.config.n_vocab;
+        for (Token token : batch.tokens) CHECK(token < n_vocab && token >= -n_drawn);
+        packet_.clear();
+        mirror_.add(batch, packet_);
+        sampling_.begin_step(slot);
+        const bool draws = cuda::draws_on_device(model.tables, n_vocab, batch.sample_rows);
+        if (draws && sampling_.add(batch.sample_rows, n_vocab, packet_, stream_.get())) {
+            graphs_.clear();
+        }
+        packet_.send(stream_.get(), slot, sampling_.places().tokens);
+        return draws;
+    }
+
     // Plans scratch memory, and where batches lie, without a weight or a cache being looked at.
     std::vector<Fallback> dry_run(const Model& model, const KvCache& kv, int n_rows,
                                   int n_logit_rows) {
@@ -394,6 +444,13 @@ class CudaBackend : public Backend {
         return result;
     }
 
+    // A step that has been started, and not been waited for.
+    struct Flight {
+        uint64_t id = 0;  // its ticket's; 0: there is none
+        Event ended;
+        StepResult result;
+    };
+
     const CudaDevice device_;
     const std::string name_;
     const uint64_t memory_limit_;
@@ -410,11 +467,13 @@ class CudaBackend : public Backend {
     std::vector<Buffer> weights_;
     std::byte* weights_end_ = nullptr;
     size_t n_weights_left_ = 0;  // behind weights_end_ in the last block
+    cuda::Packet packet_;
     cuda::BatchMirror mirror_;
     cuda::SampleMirror sampling_;
+    int64_t n_drawn_ = 0;  // rows that the last step draws on the device
     Buffer scratch_memory_, logits_, host_logits_;
     Scratch scratch_;
-    StepResult result_;
+    std::array<Flight, cuda::Packet::kSlots> flights_;
     uint64_t n_steps_ = 0;
 };
 

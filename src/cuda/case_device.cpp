@@ -6,6 +6,7 @@
 #include "cuda/context.h"
 #include "cuda/memory.h"
 #include "cuda/mirror.h"
+#include "cuda/packet.h"
 #include "cuda/sample_mirror.h"
 
 namespace ridge {
@@ -18,7 +19,7 @@ class CudaCaseDevice : public CaseDevice {
   public:
     explicit CudaCaseDevice(const CudaOptions& options) : backend_(make_cuda_backend(options)) {
         context_ = *static_cast<const cuda::Context*>(backend_->caps().kernels);
-        context_.graphs = nullptr;
+        context_.graphs = nullptr, context_.packet = &packet_;
     }
 
     Caps caps() const {
@@ -51,13 +52,20 @@ class CudaCaseDevice : public CaseDevice {
             cuda::SampleMirror(static_cast<int64_t>(batch.logit_rows.size()), context_.stream);
         context_.sampling = &sampling_;
         wait();
-        mirror_.send(batch, context_.stream);
+        packet_.clear();
+        mirror_.add(batch, packet_);
+        packet_.send(context_.stream, 0, nullptr);
+        wait();  // the packet may be needed again
     }
-    void wait() override { check(cudaStreamSynchronize(context_.stream), "case"); }
+    void wait() override {
+        check(cudaStreamSynchronize(context_.stream), "case");
+        sampling_.collect(0);
+    }
 
   private:
     std::unique_ptr<Backend> backend_;
     cuda::Context context_;
+    cuda::Packet packet_;
     cuda::BatchMirror mirror_;
     cuda::SampleMirror sampling_;
 };

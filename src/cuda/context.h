@@ -43,6 +43,7 @@ struct Mirror {
 constexpr int kArrivals = 4096;
 
 class GraphCache;    // cuda/graph.h
+class Packet;        // cuda/packet.h
 class SampleMirror;  // cuda/sample_mirror.h
 class WeightStream;  // cuda/weight_stream.h
 
@@ -56,6 +57,7 @@ struct Context {
     // [kArrivals] zeros, to which the last block of those that count sets its counter back.
     uint32_t* arrivals = nullptr;
     SampleMirror* sampling = nullptr;
+    Packet* packet = nullptr;
     GraphCache* graphs = nullptr;     // null: steps are not captured
     WeightStream* weights = nullptr;  // of streamed layers; null: there are none
 };

@@ -55,21 +55,14 @@ void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     if (n_logit_rows != 0 && n_logit_rows != n_rows) return below();
     const bool draws =
         !s.batch.sample_rows.empty() && unfit_for_sample(s, logits, std::span<Sampled>()).empty();
-    const bool draws_from_all =
-        draws &&
-        std::any_of(s.batch.sample_rows.begin(), s.batch.sample_rows.end(),
-                    [](const SampleRow& row) { return cuda::draws_from_all(*row.params); });
+    const bool draws_from_all = draws && c.sampling->draws_from_all();
+    CHECK(!draws || c.sampling->is_added());
     std::vector<GraphCache::Entry>& entries = c.graphs->entries_;
     auto entry = std::find_if(entries.begin(), entries.end(), [&](const GraphCache::Entry& e) {
         return e.n_rows == n_rows && e.n_logit_rows == n_logit_rows && e.draws == draws &&
                e.draws_from_all == draws_from_all && e.cache == kv.pages.data() &&
                e.logits == logits.buffer->data();
     });
-    if (entry != entries.end() && draws &&
-        c.sampling->send(s.batch.sample_rows, logits.n_cols, c.stream)) {
-        c.graphs->clear();  // what draws has moved: the op that follows sends the rows again
-        entry = entries.end();
-    }
     if (entry == entries.end()) {
         entries.push_back({n_rows, n_logit_rows, draws, draws_from_all, kv.pages.data(),
                            logits.buffer->data(), nullptr});

@@ -40,61 +40,64 @@ Mirror place_mirror(Places& places, int64_t n_rows, int64_t n_pages, int64_t n_f
     return m;
 }
 
-}  // namespace
-
-Mirror BatchMirror::place(std::byte* base) const {
-    Places places(base);
-    return place_mirror(places, n_rows_, n_pages_, n_frequencies_);
+// Pages up to the one of the span's last position.
+int64_t n_pages_of(const Batch& batch, const SequenceSpan& span) {
+    const std::span<const int32_t> positions = batch.positions.subspan(
+        static_cast<size_t>(span.first_row), static_cast<size_t>(span.n_rows));
+    int32_t last = -1;
+    for (int32_t position : positions) last = std::max(last, position);
+    return kv_pages_of(last + 1);
 }
+
+}  // namespace
 
 BatchMirror::BatchMirror(int64_t n_rows, int64_t n_pages, const RopeTable& rope,
                          cudaStream_t stream)
-    : n_rows_(n_rows),
-      n_pages_(n_pages),
-      n_frequencies_(static_cast<int64_t>(rope.frequency.size())) {
-    Places places(nullptr);
-    place_mirror(places, n_rows_, n_pages_, n_frequencies_);
-    const auto n_bytes = static_cast<size_t>(places.used());
-    pinned_ = pinned_buffer(n_bytes, "pinned memory for batches");
-    memory_ = device_buffer(n_bytes, "memory for batches");
-    host_ = place(pinned_.data()), device_ = place(memory_.data());
-    std::copy(rope.frequency.begin(), rope.frequency.end(), host_.rope_frequency);
-    check(cudaMemcpyAsync(memory_.data(), pinned_.data(), n_bytes, cudaMemcpyHostToDevice, stream),
+    : n_rows_(n_rows), n_pages_(n_pages) {
+    const auto n_frequencies = static_cast<int64_t>(rope.frequency.size());
+    Places sizes(nullptr);
+    place_mirror(sizes, n_rows, n_pages, n_frequencies);
+    memory_ = device_buffer(static_cast<size_t>(sizes.used()), "memory for batches");
+    Places places(memory_.data());
+    device_ = place_mirror(places, n_rows, n_pages, n_frequencies);
+    check(cudaMemcpyAsync(device_.rope_frequency, rope.frequency.data(),
+                          rope.frequency.size() * sizeof(double), cudaMemcpyHostToDevice, stream),
           "sending RoPE's frequencies");
 }
 
-void BatchMirror::send(const Batch& batch, cudaStream_t stream) {
-    CHECK(batch.n_rows() <= n_rows_ && static_cast<int64_t>(batch.spans.size()) <= n_rows_ &&
-          static_cast<int64_t>(batch.logit_rows.size()) <= n_rows_);
-    std::copy(batch.tokens.begin(), batch.tokens.end(), host_.tokens);
-    std::copy(batch.positions.begin(), batch.positions.end(), host_.positions);
-    std::copy(batch.slots.begin(), batch.slots.end(), host_.slots);
-    std::copy(batch.logit_rows.begin(), batch.logit_rows.end(), host_.logit_rows);
-    int64_t n_pages = 0;
+void BatchMirror::add(const Batch& batch, Packet& packet) const {
+    const auto n_rows = static_cast<int64_t>(batch.n_rows()),
+               n_spans = static_cast<int64_t>(batch.spans.size()),
+               n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+    CHECK(n_rows <= n_rows_ && n_spans <= n_rows_ && n_logit_rows <= n_rows_);
+    const auto copy = [](auto from, auto* to) { std::copy(from.begin(), from.end(), to); };
+    copy(batch.tokens, packet.add_tokens(device_.tokens, n_rows));
+    copy(batch.positions, packet.add(device_.positions, n_rows));
+    copy(batch.slots, packet.add(device_.slots, n_rows));
+    copy(batch.logit_rows, packet.add(device_.logit_rows, n_logit_rows));
+    int32_t* sequence_of_row = packet.add(device_.sequence_of_row, n_rows);
     for (size_t i = 0; i < batch.spans.size(); i++) {
         const SequenceSpan& span = batch.spans[i];
-        Sequence& sequence = host_.sequences[i];
-        sequence = {span.first_row, span.n_rows, -1, 0};
-        int32_t last = -1;
-        for (int32_t row = span.first_row; row < span.first_row + span.n_rows; row++) {
-            host_.sequence_of_row[row] = static_cast<int32_t>(i);
-            last = std::max(last, batch.positions[static_cast<size_t>(row)]);
-        }
-        if (span.kv.page_table == nullptr) {
-            sequence.base_page = static_cast<int32_t>(span.kv.page(0));
-            continue;
-        }
-        const int64_t n = kv_pages_of(last + 1);
-        CHECK(n_pages + n <= n_pages_);
-        sequence.pages = static_cast<int32_t>(n_pages);
-        std::copy(span.kv.page_table, span.kv.page_table + n, host_.pages + n_pages);
-        n_pages += n;
+        std::fill_n(sequence_of_row + span.first_row, span.n_rows, static_cast<int32_t>(i));
     }
-    // Everything up to the last page in use; what is constant lies behind.
-    const auto n_bytes =
-        static_cast<size_t>(reinterpret_cast<std::byte*>(host_.pages + n_pages) - pinned_.data());
-    check(cudaMemcpyAsync(memory_.data(), pinned_.data(), n_bytes, cudaMemcpyHostToDevice, stream),
-          "sending a batch");
+    Sequence* sequence = packet.add(device_.sequences, n_spans);
+    int64_t n_pages = 0;
+    for (const SequenceSpan& span : batch.spans) {
+        *sequence = {span.first_row, span.n_rows, -1, 0};
+        if (span.kv.page_table == nullptr) {
+            sequence->base_page = static_cast<int32_t>(span.kv.page(0));
+        } else {
+            sequence->pages = static_cast<int32_t>(n_pages);
+            n_pages += n_pages_of(batch, span);
+        }
+        sequence++;
+    }
+    CHECK(n_pages <= n_pages_);
+    int32_t* pages = packet.add(device_.pages, n_pages);
+    for (const SequenceSpan& span : batch.spans) {
+        if (span.kv.page_table == nullptr) continue;
+        pages = std::copy_n(span.kv.page_table, n_pages_of(batch, span), pages);
+    }
 }
 
 }  // namespace ridge::cuda

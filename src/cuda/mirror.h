@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "cuda/context.h"
+#include "cuda/packet.h"
 #include "model/batch.h"
 #include "model/rope_table.h"
 #include "model/rows.h"
 
 namespace ridge::cuda {
 
-// Keeps a batch's data at fixed device addresses (Mirror). All of a step's travels in one copy out
-// of pinned memory.
+// Keeps a batch's data at fixed device addresses (Mirror).
 class BatchMirror {
   public:
     BatchMirror() = default;
@@ -20,15 +20,13 @@ class BatchMirror {
     BatchMirror(int64_t n_rows, int64_t n_pages, const RopeTable& rope, cudaStream_t stream);
 
     Mirror mirror() const { return device_; }
-    // After the step that used the batch before has ended.
-    void send(const Batch& batch, cudaStream_t stream);
+    // Puts the batch in the packet that brings it there.
+    void add(const Batch& batch, Packet& packet) const;
 
   private:
-    Mirror place(std::byte* base) const;
-
-    int64_t n_rows_ = 0, n_pages_ = 0, n_frequencies_ = 0;
-    Buffer pinned_, memory_;
-    Mirror host_{}, device_{};
+    int64_t n_rows_ = 0, n_pages_ = 0;
+    Buffer memory_;
+    Mirror device_{};
 };
 
 }  // namespace ridge::cuda

@@ -4,7 +4,6 @@
 #include "cuda/context.h"
 #include "cuda/device/async.cuh"
 #include "cuda/device/candidates.cuh"
-#include "cuda/graph.h"
 #include "cuda/sample.h"
 #include "cuda/sample_runs.cuh"
 
@@ -386,6 +385,8 @@ __device__ void RowSampler::write(DrawnRow::Status status, Candidate drawn, int 
         result.top()[i] = {token_of(c), static_cast<float>(logit - log_total_)};
     }
     if (threadIdx.x != 0) return;
+    // A row that nothing can be drawn from is an error, of which a step behind it does not know.
+    task_.places.tokens[row_] = status == DrawnRow::kToken ? token_of(drawn) : 0;
     const bool has_logprob = status == DrawnRow::kToken && draw_.n_logprobs >= 0;
     const double logit = logit_of(drawn);
     result.status = status;
@@ -449,14 +450,24 @@ T* device_words(const Rows& rows) {
     return reinterpret_cast<T*>(device_rows<float>(rows));
 }
 
-}  // namespace
-
-std::string_view unfit_for_sample(const Step& s, const Rows& logits, const std::span<Sampled>&) {
-    if (logits.n_cols > kMaxVocab) return "a vocabulary of more than 262,144 tokens";
-    for (const SampleRow& row : s.batch.sample_rows) {
+std::string_view unfit_for_device(int64_t n_vocab, std::span<const SampleRow> rows) {
+    if (n_vocab > kMaxVocab) return "a vocabulary of more than 262,144 tokens";
+    for (const SampleRow& row : rows) {
         if (row.params->n_logprobs > kMaxListed) return "more than 1,024 log probabilities";
     }
     return {};
+}
+
+}  // namespace
+
+std::string_view unfit_for_sample(const Step& s, const Rows& logits, const std::span<Sampled>&) {
+    return unfit_for_device(logits.n_cols, s.batch.sample_rows);
+}
+
+bool draws_on_device(const Tables& tables, int64_t n_vocab, std::span<const SampleRow> rows) {
+    const auto entries = tables.ops.sample.entries();
+    return !rows.empty() && !entries.empty() && entries.back().fn == sample &&
+           unfit_for_device(n_vocab, rows).empty();
 }
 
 void enqueue_sample(Step& s, Rows logits) {
@@ -488,7 +499,6 @@ void enqueue_sample(Step& s, Rows logits) {
             launch_walk(c, task, runs, row, std::min(n_at_once, n_rows - row));
         }
     }
-    c.sampling->fetch(n_rows, c.stream);
 }
 
 void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
@@ -496,13 +506,15 @@ void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
     const std::span<const SampleRow> rows = s.batch.sample_rows;
     CHECK(rows.size() == drawn.size() && static_cast<int64_t>(rows.size()) == logits.n_rows);
     const Context& c = context_of(s);
-    if (!c.sampling->take_drawn_by_step()) {
-        const bool has_moved = c.sampling->send(rows, logits.n_cols, c.stream);
-        if (has_moved && c.graphs != nullptr) c.graphs->clear();
-        enqueue_sample(s, logits);
+    SampleMirror& sampling = *c.sampling;
+    if (!sampling.is_added()) {  // an operator alone, which no graph holds
+        c.packet->clear();
+        const bool has_moved = sampling.add(rows, logits.n_cols, *c.packet, c.stream);
+        CHECK(!has_moved || c.graphs == nullptr);
+        c.packet->send(c.stream, sampling.slot(), sampling.places().tokens);
     }
-    check(cudaStreamSynchronize(c.stream), "sample");
-    c.sampling->collect(rows, drawn);
+    if (!sampling.take_drawn_by_step()) enqueue_sample(s, logits);
+    sampling.expect(rows, drawn);
 }
 
 }  // namespace ridge::cuda

@@ -14,11 +14,13 @@ namespace {
 constexpr int64_t kWordsOfRow = 256;
 constexpr int kTopOfRow = 20;
 
-Buffer pinned(int64_t n_bytes) {
-    return pinned_buffer(static_cast<size_t>(n_bytes), "pinned memory for sampling");
-}
 Buffer on_device(int64_t n_bytes) {
     return device_buffer(static_cast<size_t>(n_bytes), "memory for sampling");
+}
+
+int64_t row_bytes(int64_t n_rows, int64_t n_words) {
+    return n_rows * static_cast<int64_t>(sizeof(RowDraw)) +
+           n_words * static_cast<int64_t>(sizeof(int32_t));
 }
 
 }  // namespace
@@ -26,74 +28,76 @@ Buffer on_device(int64_t n_bytes) {
 SampleMirror::SampleMirror(int64_t n_rows, cudaStream_t stream)
     : n_rows_(std::max<int64_t>(n_rows, 1)),
       n_words_(n_rows_ * kWordsOfRow),
-      n_top_(kTopOfRow),
-      arrivals_(on_device(n_rows_ * static_cast<int64_t>(sizeof(int32_t)))) {
-    check(cudaMemsetAsync(arrivals_.data(), 0, arrivals_.n_bytes(), stream), "sampling");
-    allocate();
+      fixed_(on_device(static_cast<int64_t>(sizeof(DrawnPlace)) +
+                       n_rows_ * static_cast<int64_t>(sizeof(Token) + sizeof(int32_t)))),
+      rows_(on_device(row_bytes(n_rows_, n_words_))) {
+    check(cudaMemsetAsync(fixed_.data(), 0, fixed_.n_bytes(), stream), "sampling");
 }
 
-void SampleMirror::allocate() {
-    const int64_t n_bytes = n_rows_ * static_cast<int64_t>(sizeof(RowDraw)) +
-                            n_words_ * static_cast<int64_t>(sizeof(int32_t));
-    if (static_cast<int64_t>(rows_.n_bytes()) != n_bytes) {
-        pinned_rows_ = pinned(n_bytes), rows_ = on_device(n_bytes);
-    }
-    const int64_t drawn_bytes = n_rows_ * places().drawn_stride;
-    if (static_cast<int64_t>(drawn_.n_bytes()) != drawn_bytes) {
-        pinned_drawn_ = pinned(drawn_bytes), drawn_ = on_device(drawn_bytes);
-    }
+void SampleMirror::begin_step(int slot) {
+    slot_ = slot;
+    is_added_ = is_drawn_by_step_ = draws_from_all_ = false;
+    slots_[static_cast<size_t>(slot)].expected = {};
 }
 
-bool SampleMirror::reserve(const SampleNeeds& needs) {
-    CHECK(needs.n_rows <= n_rows_);
-    if (needs.n_words <= n_words_ && needs.n_top <= n_top_) return false;
-    if (needs.n_words > n_words_) n_words_ = std::max(needs.n_words, 2 * n_words_);
-    n_top_ = std::max(n_top_, needs.n_top);
-    allocate();
-    return true;
-}
-
-bool SampleMirror::send(std::span<const SampleRow> rows, int64_t n_vocab, cudaStream_t stream) {
+bool SampleMirror::add(std::span<const SampleRow> rows, int64_t n_vocab, Packet& packet,
+                       cudaStream_t stream) {
     const SampleNeeds needs = sample_needs(rows);
-    const bool has_moved = reserve(needs);
-    auto* draws = reinterpret_cast<RowDraw*>(pinned_rows_.data());
+    CHECK(needs.n_rows <= n_rows_);
+    const bool moves = needs.n_words() > n_words_;
+    if (moves) {
+        check(cudaStreamSynchronize(stream), "sampling");
+        n_words_ = std::max(needs.n_words(), 2 * n_words_);
+        rows_ = {};
+        rows_ = on_device(row_bytes(n_rows_, n_words_));
+    }
+    Slot& slot = slots_[static_cast<size_t>(slot_)];
+    if (needs.n_top > slot.n_top || slot.pinned.n_bytes() == 0) {
+        slot.n_top = std::max(needs.n_top, kTopOfRow);
+        slot.pinned = {};
+        slot.pinned = pinned_buffer(static_cast<size_t>(n_rows_ * slot.stride()),
+                                    "pinned memory for what is drawn");
+    }
+    auto* draws = reinterpret_cast<RowDraw*>(rows_.data());
     auto* words = reinterpret_cast<int32_t*>(draws + n_rows_);
-    write_sample_rows(rows, n_vocab, draws, words);
+    *packet.add(reinterpret_cast<DrawnPlace*>(fixed_.data()), 1) = {slot.pinned.data(),
+                                                                    slot.stride()};
+    write_draws(rows, n_vocab, packet.add(draws, needs.n_rows));
+    if (needs.n_biases > 0) write_biases(rows, packet.add(words, needs.n_biases));
+    if (needs.n_history > 0) {
+        write_histories(rows, packet.add_tokens(words + needs.n_biases, needs.n_history));
+    }
     draws_from_all_ = std::any_of(rows.begin(), rows.end(), [](const SampleRow& row) {
         return cuda::draws_from_all(*row.params);
     });
-    const auto n_bytes = static_cast<size_t>(reinterpret_cast<std::byte*>(words + needs.n_words) -
-                                             pinned_rows_.data());
-    check(
-        cudaMemcpyAsync(rows_.data(), pinned_rows_.data(), n_bytes, cudaMemcpyHostToDevice, stream),
-        "sending how rows are drawn");
-    return has_moved;
+    is_added_ = true;
+    return moves;
 }
 
 SamplePlaces SampleMirror::places() const {
     SamplePlaces places{};
     places.draws = reinterpret_cast<const RowDraw*>(rows_.data());
     places.words = reinterpret_cast<const int32_t*>(places.draws + n_rows_);
-    places.arrivals = reinterpret_cast<int32_t*>(arrivals_.data());
-    places.drawn = drawn_.data();
-    places.drawn_stride = static_cast<int64_t>(sizeof(DrawnRow)) +
-                          n_top_ * static_cast<int64_t>(sizeof(TokenLogprob));
+    places.drawn = reinterpret_cast<const DrawnPlace*>(fixed_.data());
+    places.tokens = reinterpret_cast<Token*>(fixed_.data() + sizeof(DrawnPlace));
+    places.arrivals = reinterpret_cast<int32_t*>(places.tokens + n_rows_);
     return places;
 }
 
-void SampleMirror::fetch(int64_t n_rows, cudaStream_t stream) {
-    CHECK(n_rows <= n_rows_);
-    check(cudaMemcpyAsync(pinned_drawn_.data(), drawn_.data(),
-                          static_cast<size_t>(n_rows * places().drawn_stride),
-                          cudaMemcpyDeviceToHost, stream),
-          "reading what was drawn");
+void SampleMirror::expect(std::span<const SampleRow> rows, std::span<Sampled> drawn) {
+    CHECK(rows.size() == drawn.size() && static_cast<int64_t>(rows.size()) <= n_rows_);
+    Slot& slot = slots_[static_cast<size_t>(slot_)];
+    slot.expected = drawn;
+    slot.positions.clear();
+    for (const SampleRow& row : rows) slot.positions.push_back(row.position);
 }
 
-void SampleMirror::collect(std::span<const SampleRow> rows, std::span<Sampled> drawn) const {
-    CHECK(rows.size() == drawn.size() && static_cast<int64_t>(rows.size()) <= n_rows_);
-    const std::byte* at = pinned_drawn_.data();
-    for (size_t i = 0; i < rows.size(); i++, at += places().drawn_stride) {
-        drawn[i] = sampled_of(*reinterpret_cast<const DrawnRow*>(at), rows[i].position);
+void SampleMirror::collect(int slot) {
+    Slot& of_step = slots_[static_cast<size_t>(slot)];
+    const std::span<Sampled> expected = std::exchange(of_step.expected, {});
+    const std::byte* at = of_step.pinned.data();
+    for (size_t i = 0; i < expected.size(); i++, at += of_step.stride()) {
+        expected[i] = sampled_of(*reinterpret_cast<const DrawnRow*>(at), of_step.positions[i]);
     }
 }
 

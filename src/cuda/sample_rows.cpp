@@ -32,38 +32,27 @@ void check_bias(Token token, float bias, int64_t n_vocab) {
     }
 }
 
-// Those of one token stay in their order, in which they are added.
-int32_t* write_biases(const SampleParams& params, int64_t n_vocab, int32_t* to) {
-    auto biases = params.logit_bias;
-    for (const auto& [token, bias] : biases) check_bias(token, bias, n_vocab);
-    std::stable_sort(biases.begin(), biases.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [token, bias] : biases) {
-        *to++ = token;
-        *to++ = std::bit_cast<int32_t>(bias);
-    }
-    return to;
-}
-
 }  // namespace
 
 SampleNeeds sample_needs(std::span<const SampleRow> rows) {
     SampleNeeds needs;
     needs.n_rows = static_cast<int64_t>(rows.size());
     for (const SampleRow& row : rows) {
-        needs.n_words +=
-            static_cast<int64_t>(2 * row.params->logit_bias.size() + penalised_tokens(row).size());
+        needs.n_biases += static_cast<int64_t>(2 * row.params->logit_bias.size());
+        needs.n_history += static_cast<int64_t>(penalised_tokens(row).size());
         needs.n_top = std::max(needs.n_top, row.params->n_logprobs);
     }
-    CHECK(needs.n_words <= std::numeric_limits<int32_t>::max());
+    CHECK(needs.n_words() <= std::numeric_limits<int32_t>::max());
     return needs;
 }
 
-void write_sample_rows(std::span<const SampleRow> rows, int64_t n_vocab, RowDraw* draws,
-                       int32_t* words) {
-    int32_t* to = words;
+void write_draws(std::span<const SampleRow> rows, int64_t n_vocab, RowDraw* draws) {
+    int64_t biases = 0, history = sample_needs(rows).n_biases;
     for (const SampleRow& row : rows) {
         const SampleParams& params = *row.params;
+        for (const auto& [token, bias] : params.logit_bias) check_bias(token, bias, n_vocab);
+        const std::span<const Token> penalised = penalised_tokens(row);
+        for (Token token : penalised) CHECK(token < n_vocab);
         RowDraw& draw = *draws++;
         draw = {};
         draw.uniform = sample_uniform(params.seed, row.position);
@@ -75,15 +64,32 @@ void write_sample_rows(std::span<const SampleRow> rows, int64_t n_vocab, RowDraw
         draw.presence_penalty = params.presence_penalty;
         draw.top_k = params.top_k < n_vocab ? std::max(params.top_k, 0) : 0;
         draw.n_logprobs = params.n_logprobs;
-        draw.biases = static_cast<int32_t>(to - words);
+        draw.biases = static_cast<int32_t>(biases);
         draw.n_biases = static_cast<int32_t>(params.logit_bias.size());
-        to = write_biases(params, n_vocab, to);
-        draw.history = static_cast<int32_t>(to - words);
-        for (Token token : penalised_tokens(row)) {
-            CHECK(token >= 0 && token < n_vocab);
-            *to++ = token;
+        biases += 2 * draw.n_biases;
+        draw.history = static_cast<int32_t>(history);
+        draw.n_history = static_cast<int32_t>(penalised.size());
+        history += draw.n_history;
+    }
+}
+
+// By tokens; those of one token stay in their order, in which they are added.
+void write_biases(std::span<const SampleRow> rows, int32_t* words) {
+    for (const SampleRow& row : rows) {
+        auto biases = row.params->logit_bias;
+        std::stable_sort(biases.begin(), biases.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (const auto& [token, bias] : biases) {
+            *words++ = token;
+            *words++ = std::bit_cast<int32_t>(bias);
         }
-        draw.n_history = static_cast<int32_t>(to - words) - draw.history;
+    }
+}
+
+void write_histories(std::span<const SampleRow> rows, int32_t* words) {
+    for (const SampleRow& row : rows) {
+        const std::span<const Token> penalised = penalised_tokens(row);
+        words = std::copy(penalised.begin(), penalised.end(), words);
     }
 }
 

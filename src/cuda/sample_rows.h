@@ -23,15 +23,20 @@ struct RowDraw {
 // What a batch's rows want room for.
 struct SampleNeeds {
     int64_t n_rows = 0;
-    int64_t n_words = 0;  // of biases and history
-    int n_top = 0;        // log probabilities of one row, beside the drawn token's
+    int64_t n_biases = 0, n_history = 0;  // words
+    int n_top = 0;                        // log probabilities of one row, beside the drawn token's
+
+    int64_t n_words() const { return n_biases + n_history; }
 };
 SampleNeeds sample_needs(std::span<const SampleRow> rows);
 
-// draws [n_rows], words [n_words]. A bias for a token that is not there, or that is no number, is
-// an Error, as it is of ref::sample.
-void write_sample_rows(std::span<const SampleRow> rows, int64_t n_vocab, RowDraw* draws,
-                       int32_t* words);
+// draws [n_rows]. The words that they are told of are first the biases, then the histories of all
+// rows. A bias for a token that is not there, or that is no number, is an Error, as it is of
+// ref::sample.
+void write_draws(std::span<const SampleRow> rows, int64_t n_vocab, RowDraw* draws);
+void write_biases(std::span<const SampleRow> rows, int32_t* words);  // [n_biases]
+// [n_history] tokens, drawn_by() among them.
+void write_histories(std::span<const SampleRow> rows, int32_t* words);
 
 // Whether a token beyond the first kMaxListed candidates may be drawn, so that kernels must be
 // ready to order all of them.

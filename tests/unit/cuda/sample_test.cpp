@@ -9,6 +9,7 @@
 #include "cases/random.h"
 #include "cuda/sample_mirror.h"
 #include "cuda/sample_order.h"
+#include "model/batch.h"
 #include "support/error_of.h"
 #include "support/seed.h"
 
@@ -96,8 +97,10 @@ struct Written {
 Written write(const std::vector<SampleRow>& rows, int64_t n_vocab) {
     const SampleNeeds needs = sample_needs(rows);
     Written written{std::vector<RowDraw>(rows.size()),
-                    std::vector<int32_t>(static_cast<size_t>(needs.n_words) + 1, -7)};
-    write_sample_rows(rows, n_vocab, written.draws.data(), written.words.data());
+                    std::vector<int32_t>(static_cast<size_t>(needs.n_words()) + 1, -7)};
+    write_draws(rows, n_vocab, written.draws.data());
+    write_biases(rows, written.words.data());
+    write_histories(rows, written.words.data() + needs.n_biases);
     EXPECT_EQ(written.words.back(), -7);  // nothing behind what was asked for
     return written;
 }
@@ -136,6 +139,34 @@ TEST(sample_rows, history_is_the_last_tokens_where_there_are_penalties) {
         const auto begin = written.words.begin() + draw.history;
         EXPECT_EQ(std::vector<Token>(begin, begin + draw.n_history), table[i].second)
             << "row " << i;
+    }
+}
+
+// Biases' bits may look like a token that is not known yet: they lie apart from histories.
+TEST(sample_rows, each_row_finds_its_own_biases_and_history) {
+    const SampleParams both{.repeat_penalty = 2, .logit_bias = {{3, -1.0f}, {1, -2.0f}}};
+    const SampleParams bias{.logit_bias = {{2, -3.0f}}}, penalty{.presence_penalty = 1};
+    const std::vector<Token> a = {5, 6, drawn_by(1)}, b = {drawn_by(0)};
+    const std::vector<SampleRow> rows = {
+        {&both, a, 3}, {&bias, a, 3}, {&penalty, b, 1}, {&both, b, 1}};
+    const SampleNeeds needs = sample_needs(rows);
+    EXPECT_EQ(needs.n_biases, 10);
+    EXPECT_EQ(needs.n_history, 5);
+    const Written written = write(rows, 10);
+    for (size_t i : {size_t{0}, size_t{3}}) {
+        EXPECT_EQ(written.words[static_cast<size_t>(written.draws[i].biases)], 1);
+        EXPECT_EQ(bias_at(written, written.draws[i].biases + 1), -2.0f);
+        EXPECT_EQ(bias_at(written, written.draws[i].biases + 3), -1.0f);
+    }
+    EXPECT_EQ(bias_at(written, written.draws[1].biases + 1), -3.0f);
+    for (size_t i = 0; i < rows.size(); i++) {
+        const RowDraw& draw = written.draws[i];
+        const auto begin = written.words.begin() + draw.history;
+        EXPECT_EQ(std::vector<Token>(begin, begin + draw.n_history), i == 1   ? std::vector<Token>()
+                                                                     : i == 0 ? a
+                                                                              : b);
+        EXPECT_GE(draw.history, needs.n_biases);
+        EXPECT_LE(draw.biases + 2 * draw.n_biases, needs.n_biases);
     }
 }
 
