@@ -217,8 +217,9 @@ class CudaBackend : public Backend {
         use("step");
         const uint64_t id = n_steps_ + 1;
         Flight& flight = flights_[id % flights_.size()];
-        check(cudaEventSynchronize(flight.ended.get()), "step");
-        flight.id = 0;
+        if (std::exchange(flight.id, 0) != 0) {  // it is dropped
+            check(cudaEventSynchronize(flight.ended.get()), "step");
+        }
         if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
             cuda::lose_device(stream_.get());
         }
