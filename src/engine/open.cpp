@@ -164,7 +164,9 @@ std::vector<std::string> checkpoint_names(const std::string& device) {
 }
 
 Engine::Engine() : impl_(std::make_unique<Impl>()) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+    impl_->backend.reset();  // before the cache, which a step that was dropped may still use
+}
 
 DType read_cache_type(std::string_view flag, std::string_view name) {
     if (name == "f32") return DType::kF32;
