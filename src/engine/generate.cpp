@@ -165,16 +165,13 @@ class Answer {
     Generation run(int64_t n_reused, int64_t n_ctx, int n_step_rows) {
         result_.n_prompt = static_cast<int64_t>(request_.prompt.size());
         result_.n_reused = n_reused;
-        if (!compute_prompt(n_step_rows)) {
-            result_.prompt_ms = timer_.elapsed_ms();
-            return std::move(result_);
-        }
-        if (request_.n_predict == 0) {
-            end(StopReason::kLength);
-        } else {
-            draw_tokens(n_ctx);
-        }
-        result_.generate_ms = timer_.elapsed_ms();
+        Timer timer;
+        bool complete = compute_prompt(n_step_rows);
+        result_.prompt_ms = timer.elapsed_ms();
+        if (!complete) return std::move(result_);
+        timer.restart();
+        draw_tokens(n_ctx);
+        result_.generate_ms = timer.elapsed_ms();
         std::string rest = text_.finish();
         if (on_token_ && !rest.empty()) on_token_({-1, rest, nullptr});
         result_.text = text_.all();
@@ -182,7 +179,7 @@ class Answer {
     }
 
   private:
-    // The step that draws a token is started and no more. False where it was cancelled.
+    // False where it was cancelled.
     bool compute_prompt(int n_step_rows) {
         StepSize step_size(n_step_rows);
         for (int64_t at = result_.n_reused; at < result_.n_prompt;) {
@@ -191,55 +188,37 @@ class Answer {
                 std::span(request_.prompt).subspan(static_cast<size_t>(at), static_cast<size_t>(n));
             at += n;
             Timer timer;
-            const bool draws = at == result_.n_prompt && request_.n_predict != 0;
-            start(tokens, RowClass::kPrompt, draws);
+            start(tokens, RowClass::kPrompt, at == result_.n_prompt && request_.n_predict != 0);
             if (was_cancelled()) return false;
-            if (draws) break;
-            steps_.wait();
-            prompt_is_computed(at);
+            step_ = steps_.wait();
+            result_.n_computed += n;
             step_size.took(n, timer.elapsed_ms());
+            if (request_.prompt_progress) {
+                double share = static_cast<double>(at) / static_cast<double>(result_.n_prompt);
+                request_.prompt_progress("reading the prompt", share);
+            }
         }
         return true;
     }
 
-    // Of its tokens the first n.
-    void prompt_is_computed(int64_t n) {
-        result_.n_computed = n - result_.n_reused;
-        if (request_.prompt_progress) {
-            double share = static_cast<double>(n) / static_cast<double>(result_.n_prompt);
-            request_.prompt_progress("reading the prompt", share);
-        }
-        if (n < result_.n_prompt) return;
-        result_.prompt_ms = timer_.elapsed_ms();
-        timer_.restart();
-    }
-
-    // What is under way, to begin with, is the step that draws the first one.
+    // The first step waits for the prompt's token, which is not to be late for a step's start.
     void draw_tokens(int64_t n_ctx) {
+        if (request_.n_predict == 0) return end(StopReason::kLength);
+        bool is_started = false;  // the step that computes the token drawn last
         for (int64_t n_cached = result_.n_prompt;; n_cached++) {
-            const bool is_last =
-                static_cast<int64_t>(result_.tokens.size()) + 1 == request_.n_predict ||
-                n_cached == n_ctx;
-            const bool ahead = runs_ahead_ && !is_last;
-            const Token drawn_before = drawn_by(0);
-            if (ahead) start({&drawn_before, 1}, RowClass::kDecode, true);
-            const StepResult step = steps_.wait();
-            if (n_cached == result_.n_prompt) {
-                prompt_is_computed(result_.n_prompt);
-            } else {
-                result_.n_steps++;
-            }
-            const Sampled& drawn = step.sampled[0];
-            if (!take(drawn)) return;
-            if (is_last) {
-                return end(has_all_tokens() ? StopReason::kLength : StopReason::kContextFull);
-            }
-            if (!ahead) start({&drawn.token, 1}, RowClass::kDecode, true);
+            if (!take(step_.sampled[0])) return;
+            const auto n_drawn = static_cast<int64_t>(result_.tokens.size());
+            if (n_drawn == request_.n_predict) return end(StopReason::kLength);
+            if (n_cached == n_ctx) return end(StopReason::kContextFull);
+            if (!is_started) start({&result_.tokens.back(), 1}, RowClass::kDecode, true);
             if (was_cancelled()) return;
+            // What this step draws may be known to be the last.
+            is_started = runs_ahead_ && n_drawn + 1 != request_.n_predict && n_cached + 1 < n_ctx;
+            const Token to_be_drawn = drawn_by(0);
+            if (is_started) start({&to_be_drawn, 1}, RowClass::kDecode, true);
+            step_ = steps_.wait();
+            result_.n_steps++;
         }
-    }
-    bool has_all_tokens() const {
-        return static_cast<int64_t>(result_.tokens.size()) == request_.n_predict;
     }
 
     // False where the answer ends with it.
@@ -266,7 +245,8 @@ class Answer {
         result_.stop = std::move(stop);
     }
 
-    // What goes wrong is told when the token has been seen that a step under way draws.
+    // What goes wrong is told by was_cancelled(), when the token has been seen that a step under
+    // way draws.
     void start(std::span<const Token> tokens, RowClass row_class, bool draws) {
         try {
             steps_.start(tokens, row_class, draws ? 1 : 0, draws ? &request_.sampling : nullptr);
@@ -292,8 +272,8 @@ class Answer {
     SequenceSteps& steps_;
     const bool runs_ahead_;
     AnswerText text_;
-    Timer timer_;  // of the prompt, then of what is drawn
     std::exception_ptr failure_;
+    StepResult step_;
     Generation result_;
 };
 
