@@ -6,32 +6,37 @@
 
 namespace ridge::cuda {
 
-// How decode attention cuts a row's positions into blocks, whose sums are merged in order: from
-// position 0 on, of 256 positions each, or of twice as many until there are no more than 64. A
-// row's own position decides, and nothing else, so that its result is the same in any company.
-constexpr int kLeastBlockPositions = 256, kMostBlocks = 64;
+// How decode attention cuts a row's positions into blocks, whose sums are merged in order, from
+// position 0 on. A row's own position and the shape of the cache decide, and nothing else, so that
+// its result is the same in any company and on any device.
+constexpr int kMostBlocks = 64;       // of a row
+constexpr int kRowItems = 256;        // blocks of all head groups of a row, about as many as run
+constexpr int kRoundsOfOneBlock = 2;  // rows of no more are not cut: merging would take longer
+constexpr int kLeastBlockShift = 3;   // of the most that rows are cut into, a binary logarithm
 
-RIDGE_HOST_DEVICE constexpr int block_shift(int n_positions) {  // the binary logarithm
-    int shift = 8;
-    while ((n_positions - 1) >> shift >= kMostBlocks) shift++;
-    static_assert(kLeastBlockPositions == 1 << 8);
-    return shift;
-}
-// Of a masked row, too: one, which is empty.
-RIDGE_HOST_DEVICE constexpr int blocks_of(int n_positions) {
-    return n_positions <= kLeastBlockPositions
-               ? 1
-               : ((n_positions - 1) >> block_shift(n_positions)) + 1;
-}
+struct BlockCut {
+    int round;       // positions that a block takes at once, a multiple of a page
+    int most_shift;  // of a row's blocks at most, the binary logarithm
 
-// Rows of so few positions have too few blocks to fill a device: each of the query heads that share
-// a K/V head is then a block of threads of its own.
-constexpr int kHeadsApartPositions = 256;
+    // Of a masked row, too: one, which is empty.
+    RIDGE_HOST_DEVICE constexpr int block_positions(int n_positions) const {
+        if (n_positions <= kRoundsOfOneBlock * round) return kRoundsOfOneBlock * round;
+        const int all = round << most_shift;
+        return (n_positions + all - 1) / all * round;
+    }
+    // The most that a row of up to n_positions has.
+    constexpr int most_blocks(int64_t n_positions) const {
+        const int64_t n = (n_positions + round - 1) / round;
+        return n >> most_shift > 0 ? 1 << most_shift : static_cast<int>(n < 1 ? 1 : n);
+    }
+};
 
-// The most that a row of up to n_positions has.
-constexpr int most_blocks(int64_t n_positions) {
-    constexpr int64_t kAll = int64_t{kLeastBlockPositions} * kMostBlocks;
-    return n_positions >= kAll ? kMostBlocks : blocks_of(static_cast<int>(n_positions));
+constexpr BlockCut block_cut(int round, int n_head_groups) {
+    BlockCut cut{round, kLeastBlockShift};
+    while (1 << cut.most_shift < kMostBlocks && n_head_groups << cut.most_shift < kRowItems) {
+        cut.most_shift++;
+    }
+    return cut;
 }
 
 }  // namespace ridge::cuda

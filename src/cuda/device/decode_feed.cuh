@@ -1,197 +1,180 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/device/async.cuh"
-#include "cuda/device/decode_items.cuh"
-#include "cuda/device/kv_chunks.cuh"
+#include "cuda/device/decode_fragments.cuh"
+#include "cuda/device/decode_shape.cuh"
 
-// How the tiles of the cache come to the warps of decode attention.
+// How units of the cache come to the warps of decode attention.
 
 namespace ridge::cuda::decode {
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kWarpPositions = 32;  // that a warp takes at a time, half a page
-constexpr int kBatch = 4;           // chunks of a lane that are fetched together
-constexpr int kSlots = 3;           // batches of a warp that shared memory holds
-constexpr int kMostGroup = 8;       // query heads of a K/V head that a block takes at once
-constexpr int kAny = -1;            // of a template's parameter: known when the kernel runs
-
-static_assert(kLeastBlockPositions % (kWarps * kWarpPositions) == 0);
-static_assert(kKvPagePositions == 2 * kWarpPositions);
-
-constexpr int slot_bytes_of(DType k, DType v) {
-    return kBatch * std::max(lane_bytes(k), lane_bytes(v)) * 32;
-}
-// Of a warp: its slots, and in their place at the end of a block its sums.
-constexpr int ring_bytes_of(DType k, DType v, int group) {
-    return std::max(kSlots * slot_bytes_of(k, v), 32 * kChunk * group * int{sizeof(float)});
-}
-// Weights of a warp's positions: [32][group], and a gap behind each chunk of positions, which
-// brings what lanes write at once to different banks.
-constexpr int weight_gap(int group) {
-    return std::max(group, 4);
-}
-constexpr int weight_floats(int group) {
-    return kWarpPositions * group + kWarpPositions / kChunk * weight_gap(group);
-}
-constexpr int shared_bytes_of(DType k, DType v, int d, int group) {
-    return kWarps * ring_bytes_of(k, v, group) +
-           (group * d + kWarps * weight_floats(group) + 2 * d) * int{sizeof(float)} +
-           ((kWarps + 1) * group + kMostPairs) * int{sizeof(float2)} + 16;
-}
-
-// What a kernel is made for, and what follows from it.
-template <int D, int K, int V, int G>
-struct Shape {
-    static constexpr int kGroup = G;
-    // Every lane has chunks for whole batches.
-    static constexpr bool kWhole = D == 64 || D == 128;
-    static_assert(kWhole || D == kAny);
-
-    const int d;
-    const DType k_type, v_type;
-    const int row_lanes, rows_at_once;  // that V's rows take, and how many a warp has lanes for
-    const int k_chunks, v_chunks;       // of a lane and kWarpPositions positions
-    const int k_batches, v_batches;
-    const int slot_bytes, ring_bytes;
-
-    __device__ explicit Shape(const KvTiles& kv)
-        : d(D == kAny ? kv.d_head : D),
-          k_type(K == kAny ? kv.k_dtype : static_cast<DType>(K)),
-          v_type(V == kAny ? kv.v_dtype : static_cast<DType>(V)),
-          row_lanes(d / kChunk),
-          rows_at_once(32 / row_lanes),
-          k_chunks(d / kChunk),
-          v_chunks((kWarpPositions + rows_at_once - 1) / rows_at_once),
-          k_batches((k_chunks + kBatch - 1) / kBatch),
-          v_batches((v_chunks + kBatch - 1) / kBatch),
-          slot_bytes(slot_bytes_of(k_type, v_type)),
-          ring_bytes(ring_bytes_of(k_type, v_type, G)) {}
-};
-
-// Brings a warp's half pages of an item to it: batch after batch, first K's of a half page, then
-// V's, into slots of shared memory in turn, kSlots - 1 of them ahead. A lane fetches what it reads
-// itself, so that no other has to be waited for.
+// Brings a warp's units of an item to it, every kWarps-th from that of its number on: K of one and
+// V of one are on their way or there at any time. What a unit's half of a page lies beside in a
+// line of memory belongs to the next warp.
 template <class S>
 class Feed {
   public:
-    __device__ Feed(const S& shape, const DecodeRows& a, const Item& item, int kv_head,
-                    std::byte* ring, int warp, int lane)
-        : s_(shape),
+    // Fetches the first.
+    __device__ __forceinline__ Feed(const S& s, const DecodeRows& a, const Item& item, int kv_head,
+                                    std::byte* place, int warp, int lane)
+        : s_(s),
           a_(a),
           item_(item),
           kv_head_(kv_head),
-          ring_(ring),
-          warp_(warp),
+          unit_(warp),
+          n_units_((item.n_in_block + kUnit - 1) / kUnit),
           lane_(lane),
-          first_(warp % 2 * kWarpPositions) {
-        const int n_halves = (item.n_in_block + kWarpPositions - 1) / kWarpPositions;
-        n_tiles_ = max(0, (n_halves - warp + kWarps - 1) / kWarps);
-#pragma unroll 1
-        for (int i = 0; i < kSlots - 1; i++) fetch();
+          keys_(shared_address(place)),
+          values_(keys_ + S::key_bytes(s.d)) {
+        fetch_keys();
+        fetch_values();
     }
-    __device__ int n_tiles() const {
-        return n_tiles_;
-    }
-    // Positions of the warp's half page t.
-    __device__ int n_visible(int t) const {
-        return min(kWarpPositions, item_.n_in_block - (warp_ + kWarps * t) * kWarpPositions);
-    }
-    // The lane's first row of V in a half page, and its column.
-    __device__ int v_row() const {
-        return lane_ / s_.row_lanes;
-    }
-    __device__ int v_column() const {
-        return lane_ % s_.row_lanes * kChunk;
-    }
-    // q8_0: the number of the scale of the lane's chunk in row `row` of a half page.
-    __device__ int scale_index(int row) const {
-        return (first_ + row) * (s_.d / kKvScaleElements) + v_column() / kKvScaleElements;
-    }
+    __device__ int n_units() const { return n_units_; }
+    __device__ SharedAddress keys() const { return keys_; }
+    __device__ SharedAddress values() const { return values_; }
 
-    // The slot of the next batch, which has arrived. The one before is overwritten from now on.
-    __device__ const std::byte* next() {
-        wait_for_copies<kSlots - 2>();
-        fetch();
-        return ring_ + n_taken_++ % kSlots * s_.slot_bytes;
+    // What has been fetched first of what is still on its way has arrived: for all lanes.
+    __device__ void wait() const {
+        wait_for_copies<1>();
+        __syncwarp();
     }
-
-  private:
-    __device__ void fetch() {
-        if (tile_ < n_tiles_) {
-            if (batch_ == 0) begin_tile();
-            std::byte* slot = ring_ + n_fetched_++ % kSlots * s_.slot_bytes;
-            if (batch_ < s_.k_batches) {
-                fetch_k(slot);
+    // K of the next unit, in place of what all lanes have read; then V of it.
+    __device__ __forceinline__ void fetch_keys() {
+        if (unit_ < n_units_) {
+            find_page();
+            const int half = unit_ % 2;
+            const std::byte* tile = a_.kv.k_tile(page_, kv_head_);
+            if constexpr (S::kHasCodes) {
+                const int row = lane_ / 2, piece = lane_ % 2;
+                const std::byte* from = tile + row * kKvPagePositions + half * kUnit + piece * 16;
+                copy_rows<16>(keys_ + S::key_place(row, piece), from, kKvPagePositions);
+                if (lane_ < s_.d / kKvScaleElements * 4) {
+                    copy_async(keys_ + S::key_scales(s_.d) + lane_ * 16,
+                               tile + s_.d * kKvPagePositions + lane_ / 4 * 2 * kKvPagePositions +
+                                   half * 2 * kUnit + lane_ % 4 * 16);
+                }
             } else {
-                fetch_v(slot, batch_ - s_.k_batches);
+                const int row = lane_ / 4, piece = lane_ % 4;
+                const std::byte* from =
+                    tile + 2 * (row * kKvPagePositions + half * kUnit) + piece * 16;
+                copy_rows<8>(keys_ + S::key_place(row, piece), from, 2 * kKvPagePositions);
             }
-            if (++batch_ == s_.k_batches + s_.v_batches) batch_ = 0, tile_++;
         }
         commit_copies();  // of nothing, too: groups are counted
     }
-    // Page numbers are read for 32 half pages at once.
-    __device__ void begin_tile() {
-        if (tile_ % 32 == 0 && tile_ + lane_ < n_tiles_) {
-            const int page =
-                item_.first_position / kKvPagePositions + warp_ / 2 + kWarps / 2 * (tile_ + lane_);
-            page_ = static_cast<int>(item_.sequence.page(a_.pages, page));
-        }
-        const int page = __shfl_sync(kAllLanes, page_, tile_ % 32);
-        const std::byte* k = a_.kv.k_tile(page, kv_head_);
-        const int k_first = first_ + lane_ % 4 * kChunk;  // position
-        k_ = k + chunk_place(s_.k_type, lane_ / 4 * kKvPagePositions + k_first);
-        k_scales_ = k + kKvPagePositions * s_.d + k_first * 2;
-        v_tile_ = a_.kv.v_tile(page, kv_head_);
-        v_ = v_tile_ + chunk_place(s_.v_type, (first_ + v_row()) * s_.d + v_column());
-        n_visible_ = n_visible(tile_);
-    }
-    // Every eighth of 32 rows of the tile: elements of the head, which in q8_0 share a scale.
-    __device__ void fetch_k(std::byte* slot) {
-        constexpr int kRow = kKvPagePositions;
+    __device__ __forceinline__ void fetch_values() {
+        if (unit_ < n_units_) {
+            const int first = unit_ % 2 * kUnit;  // position of the page
+            const std::byte* tile = a_.kv.v_tile(page_, kv_head_);
+            const int n_visible = item_.n_cached() - unit_ * kUnit;
+            const int n_pieces = S::value_pieces(s_.d);
+            const std::byte* from = tile + first * n_pieces * 16 + lane_ * 16;
+            // Positions lie one behind the other in the tile, and as many pieces as one has take
+            // all lanes to the end of the unit.
+            if constexpr (S::kAlternates) {
+                constexpr int kPieces = S::value_pieces(S::kMostD), kRows = 32 / kPieces;
+                const int row = lane_ / kPieces;
+                const SharedAddress to = S::value_place(s_.d, row, lane_ % kPieces);
 #pragma unroll
-        for (int i = 0; i < kBatch; i++) {
-            if (!S::kWhole && kBatch * batch_ + i >= s_.k_chunks) break;
-            fetch_chunk(s_.k_type, slot, i, lane_, k_ + chunk_place(s_.k_type, i * 8 * kRow), true);
+                for (int i = 0; i < kPieces; i++) {
+                    // value_place of kRows i rows on
+                    copy_async(values_ + (to ^ kRows * i % 8 * 16) + i * 512, from + i * 512,
+                               kRows * i + row < n_visible);
+                }
+            } else {
+#pragma unroll 4
+                for (int i = 0; i < n_pieces; i++) {
+                    const int number = i * 32 + lane_, p = number / n_pieces;
+                    // Codes that are not to be seen are numbers: times a weight of 0.
+                    copy_async(values_ + S::value_place(s_.d, p, number % n_pieces), from + i * 512,
+                               S::kHasCodes || p < n_visible);
+                }
+            }
+            if (S::kHasCodes && lane_ < s_.d / 8) {
+                const int row_bytes = s_.d / kKvScaleElements * 2;
+                copy_async(values_ + S::value_scales(s_.d) + lane_ * 16,
+                           tile + kKvPagePositions * s_.d + first * row_bytes + lane_ * 16);
+            }
+            unit_ += S::kWarps, turn_++;
         }
-        k_ += chunk_place(s_.k_type, kBatch * 8 * kRow);
-        if (s_.k_type == DType::kQ8_0) {
-            fetch_scales(slot, kBatch, lane_, k_scales_);
-            k_scales_ += kRow * 2;
+        commit_copies();
+    }
+
+    // The newest position, of which the cache has nothing, to its place in the last unit, by the
+    // warp, whose copies to there have arrived.
+    __device__ __forceinline__ void put_key(const NewRow& row) const {
+        const int p = (item_.n_in_block - 1) % kUnit;
+        for_each_element(s_, lane_, [&](int k) {
+            if constexpr (S::kHasCodes) {
+                store_shared(keys_ + S::key_place(k, p / 16) + p % 16,
+                             static_cast<uint8_t>(row.codes[k]));
+            } else {
+                store_shared(keys_ + S::key_place(k, p / 8) + p % 8 * 2, bits_of(row.x[k]));
+            }
+        });
+        if (S::kHasCodes && lane_ < s_.d / kKvScaleElements) {
+            store_shared(keys_ + S::key_scales(s_.d) + lane_ * 2 * kUnit + p * 2,
+                         __half_as_ushort(row.scales[lane_]));
+        }
+        __syncwarp();  // before others read it
+    }
+    __device__ __forceinline__ void put_value(const NewRow& row) const {
+        const int p = (item_.n_in_block - 1) % kUnit;
+        for_each_element(s_, lane_, [&](int e) {
+            if constexpr (S::kHasCodes) {
+                store_shared(values_ + S::value_place(s_.d, p, e / 16) + e % 16,
+                             static_cast<uint8_t>(row.codes[e]));
+            } else {
+                store_shared(values_ + S::value_place(s_.d, p, e / 8) + e % 8 * 2,
+                             bits_of(row.x[e]));
+            }
+        });
+        if (S::kHasCodes && lane_ < s_.d / kKvScaleElements) {
+            store_shared(
+                values_ + S::value_scales(s_.d) + (p * (s_.d / kKvScaleElements) + lane_) * 2,
+                __half_as_ushort(row.scales[lane_]));
+        }
+        __syncwarp();  // before others read it
+    }
+
+  private:
+    // Every kRows-th row of K from the lane's first on.
+    template <int kRows>
+    __device__ __forceinline__ void copy_rows(SharedAddress to, const std::byte* from,
+                                              int row_bytes) const {
+#pragma unroll
+        for (int i = 0; i < S::kMostD / kRows; i++) {
+            if (!S::kWhole && i * kRows >= s_.d) break;
+            copy_async(to + i * kRows * S::kKeyRow, from + i * kRows * row_bytes);
         }
     }
-    // Rows of the tile: positions. Those that are not to be seen become zeros.
-    __device__ void fetch_v(std::byte* slot, int batch) {
-        const int n_visible = v_row() < s_.rows_at_once ? n_visible_ : 0;
-#pragma unroll
-        for (int i = 0; i < kBatch; i++) {
-            if (!S::kWhole && kBatch * batch + i >= s_.v_chunks) break;
-            const int row = v_row() + (kBatch * batch + i) * s_.rows_at_once;
-            const bool visible = row < n_visible;
-            fetch_chunk(s_.v_type, slot, i, lane_,
-                        v_ + chunk_place(s_.v_type, i * s_.rows_at_once * s_.d), visible);
-            if (s_.v_type == DType::kQ8_0) {
-                const std::byte* scales = v_tile_ + kKvPagePositions * s_.d;
-                fetch_scale_pair(slot, kBatch, i, lane_, scales + scale_index(row) / 2 * 4,
-                                 visible);
+    // Page numbers are read for 32 units at once.
+    __device__ __forceinline__ void find_page() {
+        if (turn_ % 32 == 0) {
+            const int unit = unit_ + lane_ * S::kWarps;
+            if (unit < n_units_) {
+                pages_ = static_cast<int>(item_.sequence.page(
+                    a_.pages, item_.first_position / kKvPagePositions + unit / 2));
             }
         }
-        v_ += chunk_place(s_.v_type, kBatch * s_.rows_at_once * s_.d);
+        page_ = __shfl_sync(kAllLanes, pages_, turn_ % 32);
+    }
+    // Exact: they have been rounded.
+    __device__ static uint16_t bits_of(float x) {
+        return S::kIsF16 ? __half_as_ushort(__float2half_rn(x))
+                         : __bfloat16_as_ushort(__float2bfloat16_rn(x));
     }
 
     const S& s_;
     const DecodeRows& a_;
     const Item& item_;
     const int kv_head_;
-    std::byte* const ring_;
-    const int warp_, lane_;
-    const int first_;  // of the warp's half of a page
-    int n_tiles_, n_fetched_ = 0, n_taken_ = 0;
-    // What is fetched next, of which half page, and from where.
-    int tile_ = 0, batch_ = 0, page_ = 0, n_visible_ = 0;
-    const std::byte *k_ = nullptr, *k_scales_ = nullptr, *v_ = nullptr, *v_tile_ = nullptr;
+    int unit_;  // that is fetched next, K's or V's
+    const int n_units_, lane_;
+    const SharedAddress keys_, values_;
+    int turn_ = 0, pages_ = 0, page_ = 0;
 };
 
 }  // namespace ridge::cuda::decode

@@ -24,9 +24,11 @@ struct DecodeRows {
     const Sequence* sequences = nullptr;
     int first_row = 0, n_rows = 0;                         // at most kMostRows
     int heads_per_kv = 0, heads_at_once = 0, n_turns = 0;  // see HeadGroup
-    int most_blocks = 0;                                   // of a row
-    float scale = 0;                                       // of q: log2(e) / sqrt(d_head)
-    // For each row and head group [most_blocks][group][d_head / 4], [most_blocks][group] and one.
+    BlockCut cut{};
+    int most_blocks = 0;  // of a row
+    float scale = 0;      // of q: log2(e) / sqrt(d_head)
+    // For each row and head group [most_blocks][heads_at_once][d_head / 4],
+    // [most_blocks][heads_at_once] and one.
     float4* sums = nullptr;
     float2* states = nullptr;      // the highest score, and the sum of weights
     uint32_t* arrivals = nullptr;  // zeros
@@ -51,24 +53,23 @@ struct HeadGroup {
 };
 
 // What a block of threads does at a time: a block of positions of one row, for all query heads of
-// its group, or in short rows for one.
+// its group.
 struct Item {
     int row;                    // of the launch
     int n_positions, n_blocks;  // of the row
     int block, first_position, n_in_block;
-    bool has_fresh;           // and the position behind these, which the cache has not yet,
-    int64_t slot;             // but is to have there
-    int first_head, n_heads;  // of the group
-    int n_items;              // of the row and group
-    Sequence sequence;        // where its pages are
+    bool has_fresh;     // the last of these is what the projections have just made: the cache has
+    int64_t slot;       // it not yet, but is to have it there
+    Sequence sequence;  // where its pages are
+
+    __device__ int n_cached() const { return n_in_block - (has_fresh ? 1 : 0); }
 };
 
 // A launch's rows, one in each lane; of a single row every lane has what the others would be asked
 // for.
 class LaneRows {
   public:
-    __device__ LaneRows(const DecodeRows& a, int n_heads, int lane)
-        : n_heads_(n_heads), is_single_(a.n_rows == 1) {
+    __device__ LaneRows(const DecodeRows& a, int lane) : is_single_(a.n_rows == 1) {
         if (is_single_ || lane < a.n_rows) {
             const int row = a.first_row + (is_single_ ? 0 : lane), index = a.sequence_of_row[row];
             // Most often every row is a sequence of its own: so the second load waits for none.
@@ -77,7 +78,9 @@ class LaneRows {
             if (a.fresh.is_there()) slot_ = a.fresh.slots[row];
             if (index != row) sequence_ = a.sequences[index];
             if (n_positions_ == 0) slot_ = -1;
-            end_ = blocks_of(n_positions_) * heads_apart(n_positions_);
+            block_positions_ = a.cut.block_positions(n_positions_);
+            n_blocks_ = max(1, (n_positions_ + block_positions_ - 1) / block_positions_);
+            end_ = n_blocks_;
         }
         for (int step = 1; !is_single_ && step < 32; step *= 2) {
             const int before = __shfl_up_sync(kAllLanes, end_, step);
@@ -87,42 +90,33 @@ class LaneRows {
     // Of all rows.
     __device__ int n_items() const { return of_row(end_, 31); }
 
-    // Row after row, head after head, block after block.
+    // Row after row, block after block.
     __device__ Item item(int number) const {
         Item item{};
         item.row = is_single_ ? 0 : __popc(__ballot_sync(kAllLanes, end_ <= number));
         item.n_positions = of_row(n_positions_, item.row);
-        item.n_blocks = blocks_of(item.n_positions);
-        const int n_apart = heads_apart(item.n_positions);
-        item.n_items = item.n_blocks * n_apart;
-        item.block = number - (of_row(end_, item.row) - item.n_items);
-        for (; item.block >= item.n_blocks; item.block -= item.n_blocks) item.first_head++;
-        item.n_heads = n_apart == 1 ? n_heads_ : 1;
-        const int shift = block_shift(item.n_positions);
-        item.first_position = item.block << shift;
-        item.n_in_block = min(item.n_positions - item.first_position, 1 << shift);
+        item.n_blocks = of_row(n_blocks_, item.row);
+        item.block = number - (of_row(end_, item.row) - item.n_blocks);
+        const int block_positions = of_row(block_positions_, item.row);
+        item.first_position = item.block * block_positions;
+        item.n_in_block = min(item.n_positions - item.first_position, block_positions);
         item.slot = of_row(slot_, item.row);
         item.has_fresh = item.slot >= 0 && item.block == item.n_blocks - 1;
-        if (item.has_fresh) item.n_in_block--;
         item.sequence.pages = of_row(sequence_.pages, item.row);
         item.sequence.base_page = of_row(sequence_.base_page, item.row);
         return item;
     }
 
   private:
-    __device__ int heads_apart(int n_positions) const {
-        return n_positions <= kHeadsApartPositions ? n_heads_ : 1;
-    }
     template <class T>
     __device__ T of_row(T x, int row) const {
         return is_single_ ? x : __shfl_sync(kAllLanes, x, row);
     }
 
-    const int n_heads_;  // of the group
     const bool is_single_;
-    int n_positions_ = 0;  // of the lane's row
-    int end_ = 0;          // items of this row and those before it
-    int64_t slot_ = -1;    // of its newest position, where the cache has not that yet
+    int n_positions_ = 0, block_positions_ = 0, n_blocks_ = 0;  // of the lane's row
+    int end_ = 0;        // items of this row and those before it
+    int64_t slot_ = -1;  // of its newest position, where the cache has not that yet
     Sequence sequence_;
 };
 
