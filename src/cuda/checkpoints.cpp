@@ -56,8 +56,8 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.ops.sample.set("sample", sample, unfit_for_sample);
      }},
     {"gemm",
-     "prompt rows in large tiles on tensor units, codes unpacked once for each; residuals and "
-     "SwiGLU within",
+     "prompt rows in large tiles on tensor units in f16, codes unpacked once for all of them; "
+     "residuals and SwiGLU within",
      [](Tables& tables, const Caps&) {
          tables.ops.matmul.set("gemm", matmul_by_class, unfit_for_tiles);
          tables.stages.attn_out.set("gemm", attn_out_of_prompts);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/checked_math.h"
 #include "cuda/check.h"
@@ -17,97 +18,178 @@ using LargeShape = GemmShape<4, 2, 4, 4, 3, 1>;
 using MediumShape = GemmShape<2, 2, 4, 2, 3, 3>;
 using SmallShape = GemmShape<2, 2, 2, 2, 4, 3>;
 
-constexpr int kTokenWarps = 16, kTokenThreads = 32 * kTokenWarps;
-
 struct TokenArgs {
     const float* x;  // [n_rows, d_in]
     int64_t stride, d_in;
     int n_rows, n_chunks;
     const float* norm;  // [d_in], or null
     float eps;
-    uint4* out;  // [parts, n_chunks, 4 mma, 32 lanes]
+    uint4* out;       // [parts, n_chunks, 4 mma, 32 lanes]
+    float* inverses;  // [parts, 16]
 };
 
-// tokens: x, or x / sqrt(mean(x^2) + eps) * norm, as parts of bf16 (device/gemm_feed.cuh)
-//   A block of 16 warps for a part of 16 rows, or for some of its chunks; a warp for each chunk, of
-//   which a lane makes four runs of 16 bytes. With a norm a warp first adds up the squares of one
-//   row, in f64, and its chunks are read again, from a cache.
-//   Bytes: 6 n_rows d_in.
+constexpr int kHeldQuads = 4, kMostTokenThreads = 1024;
+
+// Quads of two rows that a thread holds, of a piece of both.
 template <bool kAligned>
-__global__ void __launch_bounds__(kTokenThreads)
-    tokens_kernel(const __grid_constant__ TokenArgs a) {
-    static_assert(kTokenWarps == kTokensOfPart);
-    __shared__ float scales[kTokensOfPart];
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-    const int lane = lane_of_thread(), warp = warp_of_thread();
-    const int64_t first_row = int64_t{blockIdx.x} * kTokensOfPart, n_quads = (a.d_in + 3) / 4;
-    if (a.norm != nullptr) {
-        const int64_t row = first_row + warp;
-        constexpr int kAtOnce = 8;  // loads in flight
-        double sum = 0;
-        for (int64_t first = lane; first < n_quads && row < a.n_rows; first += 32 * kAtOnce) {
-            float4 quads[kAtOnce] = {};
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                const int64_t quad = first + 32 * i;
-                if (quad >= n_quads) continue;
-                quads[i] = load_quad<kAligned>(a.x + row * a.stride, quad, a.d_in);
-            }
-#pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                const double x = quads[i].x, y = quads[i].y, z = quads[i].z, w = quads[i].w;
-                sum = fma(x, x, fma(y, y, fma(z, z, fma(w, w, sum))));
-            }
-        }
-        sum = warp_sum(sum);
-        if (lane == 0) {
-            scales[warp] =
-                static_cast<float>(rsqrt(sum / static_cast<double>(a.d_in) + double{a.eps}));
-        }
-        __syncthreads();  // all rows have their scales
+class TokenPiece {
+  public:
+    __device__ TokenPiece(const TokenArgs& a, int first_row) : a_(a), first_row_(first_row) {}
+
+    __device__ int n_pieces() const {
+        const int n_quads = a_.n_chunks * (kTileChunk / 4),
+                  n = kHeldQuads * static_cast<int>(blockDim.x);
+        return (n_quads + n - 1) / n;
     }
-    const int g = lane / 4, t = lane % 4;
-    const int n_warps = static_cast<int>(gridDim.y) * kTokenWarps;
-    for (int chunk = static_cast<int>(blockIdx.y) * kTokenWarps + warp; chunk < a.n_chunks;
-         chunk += n_warps) {
-        float4 quads[4][2] = {};
-#pragma unroll
-        for (int mma = 0; mma < 4; mma++) {
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int64_t quad = int64_t{16} * chunk + 4 * mma + t,
-                              row = first_row + g + 8 * half;
-                if (row >= a.n_rows || quad >= n_quads) continue;
-                quads[mma][half] = load_quad<kAligned>(a.x + row * a.stride, quad, a.d_in);
+    __device__ void hold(int piece) {
+        if (held_ == piece) return;
+        held_ = piece, is_normed_ = false;
+        for_each([&](float4& x, int quad, int h) {
+            const int64_t row = first_row_ + 8 * h;
+            x = {};
+            if (row < a_.n_rows && 4 * int64_t{quad} < a_.d_in) {
+                x = load_quad<kAligned>(a_.x + row * a_.stride, quad, a_.d_in);
             }
-        }
+        });
+    }
+    // scale: of each row, where there is a norm.
+    __device__ void hold_normed(int piece, const float (&scale)[2]) {
+        hold(piece);
+        if (a_.norm == nullptr || is_normed_) return;
+        is_normed_ = true;
+        for_each([&](float4& x, int quad, int h) {
+            if (4 * int64_t{quad} >= a_.d_in) return;
+            const float4 w = load_quad<kAligned>(a_.norm, quad, a_.d_in);
+            x = {x.x * scale[h] * w.x, x.y * scale[h] * w.y, x.z * scale[h] * w.z,
+                 x.w * scale[h] * w.w};
+        });
+    }
+    // use(x, quad, h) of row first_row + 8 h; behind the row's end of zeros.
+    template <class Use>
+    __device__ void for_each(Use use) {
 #pragma unroll
-        for (int mma = 0; mma < 4; mma++) {
-            const int64_t quad = int64_t{16} * chunk + 4 * mma + t;
-            if (a.norm != nullptr && quad < n_quads) {
-                const float4 w = load_quad<kAligned>(a.norm, quad, a.d_in);
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    float4& v = quads[mma][half];
-                    const float scale = scales[g + 8 * half];
-                    v = {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z,
-                         v.w * scale * w.w};
-                }
-            }
-            const float4 &low = quads[mma][0], &high = quads[mma][1];
-            a.out[((int64_t{blockIdx.x} * a.n_chunks + chunk) * 4 + mma) * 32 + lane] =
-                make_uint4(pair_of_bf16(low.x, low.y), pair_of_bf16(low.z, low.w),
-                           pair_of_bf16(high.x, high.y), pair_of_bf16(high.z, high.w));
+        for (int i = 0; i < kHeldQuads; i++) {
+            const int quad = (held_ * kHeldQuads + i) * static_cast<int>(blockDim.x) +
+                             static_cast<int>(threadIdx.x);
+            use(quads_[i][0], quad, 0), use(quads_[i][1], quad, 1);
         }
     }
+    __device__ void store(int piece, const float (&scale)[2], const float (&power)[2]) {
+        hold_normed(piece, scale);
+#pragma unroll
+        for (int i = 0; i < kHeldQuads; i++) {
+            const int quad = (held_ * kHeldQuads + i) * static_cast<int>(blockDim.x) +
+                             static_cast<int>(threadIdx.x);
+            if (quad >= a_.n_chunks * (kTileChunk / 4)) continue;
+            const int64_t mma = int64_t{first_row_ / kTokensOfPart} * a_.n_chunks * 4 + quad / 4;
+            const float4 &low = quads_[i][0], &high = quads_[i][1];
+            const float p = power[0], q = power[1];
+            a_.out[mma * 32 + first_row_ % 8 * 4 + quad % 4] =
+                make_uint4(two_f16(low.x * p, low.y * p), two_f16(low.z * p, low.w * p),
+                           two_f16(high.x * q, high.y * q), two_f16(high.z * q, high.w * q));
+        }
+    }
+
+  private:
+    const TokenArgs& a_;
+    const int first_row_;
+    int held_ = -1;
+    bool is_normed_ = false;
+    float4 quads_[kHeldQuads][2];
+};
+
+// Of two rows: x over all threads of the block, by of_warp. partial: [2][32], of this call's own.
+template <class T, class OfWarp>
+__device__ void over_block(T (&x)[2], T (&partial)[2][32], OfWarp of_warp) {
+    const int lane = lane_of_thread();
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        x[h] = of_warp(x[h]);
+        if (lane == 0) partial[h][warp_of_thread()] = x[h];
+    }
+    __syncthreads();  // partial is complete
+    const bool exists = lane < static_cast<int>(blockDim.x / 32);
+#pragma unroll
+    for (int h = 0; h < 2; h++) x[h] = of_warp(exists ? partial[h][lane] : T(0));
 }
 
+// Exponents of a power of two, as f32 has them, that brings magnitudes up to `greatest` (its bits)
+// below 2^15, and of its inverse. Neither is subnormal; of zero and of infinity they are finite.
+__device__ inline float power_of_token(uint32_t greatest, float& inverse) {
+    constexpr uint32_t kLeast = 15, kMost = 254;
+    const uint32_t exponent = min(max(greatest >> 23, kLeast), kMost);
+    inverse = __uint_as_float((exponent - 14) << 23);
+    return __uint_as_float((268 - exponent) << 23);
+}
+
+// tokens: x, or x / sqrt(mean(x^2) + eps) * norm, times a power of two of each row, as parts of f16
+// (device/gemm_feed.cuh), and the powers' inverses
+//   A block for rows g and g + 8 of a part, which lie side by side there; its threads hold both, up
+//   to 16,384 elements, between what is found out about a row and what is stored of it. Of longer
+//   rows they take pieces in turns, and read them again. Sums of squares are f64.
+//   Bytes: 6 n_rows d_in.
+template <bool kAligned>
+__global__ void __launch_bounds__(kMostTokenThreads)
+    tokens_kernel(const __grid_constant__ TokenArgs a) {
+    __shared__ double sums_of_warps[2][32];
+    __shared__ uint32_t greatest_of_warps[2][32];
+    wait_for_previous_kernel();
+    let_next_kernel_start();
+    const int first_row =
+        static_cast<int>(blockIdx.x) / 8 * kTokensOfPart + static_cast<int>(blockIdx.x) % 8;
+    TokenPiece<kAligned> piece(a, first_row);
+    const int n_pieces = piece.n_pieces();
+    float scale[2] = {1, 1};
+    if (a.norm != nullptr) {
+        double sums[2] = {};
+        for (int i = 0; i < n_pieces; i++) {
+            piece.hold(i);
+            piece.for_each([&](const float4& v, int, int h) {
+                const double x = v.x, y = v.y, z = v.z, w = v.w;
+                sums[h] = fma(x, x, fma(y, y, fma(z, z, fma(w, w, sums[h]))));
+            });
+        }
+        over_block(sums, sums_of_warps, [](double x) { return warp_sum(x); });
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const double mean = sums[h] / static_cast<double>(a.d_in);
+            scale[h] = static_cast<float>(rsqrt(mean + double{a.eps}));
+        }
+    }
+    uint32_t greatest[2] = {};
+    for (int i = 0; i < n_pieces; i++) {
+        piece.hold_normed(i, scale);
+        piece.for_each([&](const float4& v, int, int h) {
+            // NaN lies above all numbers.
+            for (float x : {v.x, v.y, v.z, v.w}) {
+                greatest[h] = max(greatest[h], __float_as_uint(x) & 0x7fffffffu);
+            }
+        });
+    }
+    over_block(greatest, greatest_of_warps,
+               [](uint32_t x) { return __reduce_max_sync(kAllLanes, x); });
+    float power[2], inverse[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) power[h] = power_of_token(greatest[h], inverse[h]);
+    if (threadIdx.x == 0)
+        a.inverses[first_row] = inverse[0], a.inverses[first_row + 8] = inverse[1];
+    for (int i = 0; i < n_pieces; i++) piece.store(i, scale, power);
+}
+
+// A call's rows of x as the gemm reads them.
+struct Tokens {
+    Rows operands;  // [parts * 16, n_chunks * 64] f16
+    Rows inverses;  // [1, parts * 16] f32
+};
+
 // Enqueues the rounding of a call's rows of x; where they will lie when planning, too.
-Rows round_tokens(Step& s, const ProductCall& call) {
+Tokens round_tokens(Step& s, const ProductCall& call) {
     const int64_t n_chunks = (call.x.n_cols + kTileChunk - 1) / kTileChunk;
     const int64_t n_parts = (call.x.n_rows + kTokensOfPart - 1) / kTokensOfPart;
-    const Rows tokens = s.scratch(n_parts * kTokensOfPart, n_chunks * kTileChunk, DType::kBF16);
+    const Tokens tokens{
+        s.scratch(n_parts * kTokensOfPart, n_chunks * kTileChunk, DType::kF16),
+        s.scratch(1, n_parts * kTokensOfPart),
+    };
     if (s.planning) return tokens;
     const Rows& x = call.x;
     const TokenArgs a{device_rows<const float>(x),
@@ -117,14 +199,17 @@ Rows round_tokens(Step& s, const ProductCall& call) {
                       static_cast<int>(n_chunks),
                       call.norm == nullptr ? nullptr : device_plane<const float>(*call.norm),
                       call.eps,
-                      reinterpret_cast<uint4*>(device_rows<uint16_t>(tokens))};
+                      reinterpret_cast<uint4*>(device_rows<uint16_t>(tokens.operands)),
+                      device_rows<float>(tokens.inverses)};
     const bool aligned =
         has_aligned_quads(x, x.n_cols) && reinterpret_cast<uintptr_t>(a.norm) % 16 == 0;
-    // A part's squares are added up by one block.
-    const int64_t n_blocks = a.norm != nullptr ? 1 : (n_chunks + kTokenWarps - 1) / kTokenWarps;
-    const dim3 grid(static_cast<unsigned>(n_parts), static_cast<unsigned>(n_blocks));
-    launch_dependent(context_of(s), aligned ? tokens_kernel<true> : tokens_kernel<false>, grid,
-                     kTokenThreads, 0, "tokens", a);
+    constexpr int kOfWarp = 4 * kHeldQuads * 32;
+    const int64_t n_warps = (n_chunks * kTileChunk + kOfWarp - 1) / kOfWarp;
+    const auto n_threads =
+        static_cast<unsigned>(std::min<int64_t>(32 * n_warps, kMostTokenThreads));
+    launch_dependent(context_of(s), aligned ? tokens_kernel<true> : tokens_kernel<false>,
+                     dim3(static_cast<unsigned>(n_parts * kTokensOfPart / 2)), n_threads, 0,
+                     "tokens", a);
     return tokens;
 }
 
@@ -136,11 +221,151 @@ int parts_of(const Tensor& weight) {
 struct Run {
     int first = 0, n = 0;
     int64_t column = 0;  // of out, for the first one's row 0
+    int n_parts = 0;     // of all
+    FormatId format{};
+    TileGeometry geometry;
 };
+
+template <class Use>
+void for_each_run(const ProductCall& call, Use use) {
+    Run run;
+    while (run.first < call.weights.n_weights) {
+        const auto weight = [&](int i) -> const Tensor& {
+            return call.weights.weights[static_cast<size_t>(run.first + i)]->weight;
+        };
+        int64_t n_columns = 0;
+        run.n_parts = 0;
+        for (run.n = 0; run.first + run.n < call.weights.n_weights; run.n++) {
+            const Tensor& w = weight(run.n);
+            CHECK(w.n_cols() == call.x.n_cols);
+            if (!have_one_kind(w, weight(0))) break;
+            n_columns += w.n_rows(), run.n_parts += parts_of(w);
+        }
+        run.format = weight(0).format->id, run.geometry = tile_geometry(weight(0));
+        use(run);
+        run.first += run.n, run.column += n_columns;
+    }
+}
+
+// What a run's weights are when they have been unpacked.
+TileGeometry unpacked_geometry(int n_chunks) {
+    TileGeometry g;
+    g.kind = {Codes::kF16, Scales::kNone, 0};
+    g.n_chunks = n_chunks;
+    g.high = g.scales = g.supers = g.powers = n_chunks * kOperandBytes;
+    g.part_bytes = g.powers + kPowerBytes;
+    return g;
+}
+
+// Up to so many rows weights are always unpacked where they are multiplied; and where they would
+// take more memory than that.
+constexpr int64_t kFewRows = 64, kMostUnpackedBytes = int64_t{384} << 20;
+
+int64_t unpacked_bytes(const Run& run) {
+    return int64_t{run.n_parts} * unpacked_geometry(run.geometry.n_chunks).part_bytes;
+}
+bool may_unpack_first(const ProductCall& call, const Run& run, GemmTiles wanted) {
+    if (run.geometry.kind.codes == Codes::kF16) return false;
+    if (wanted != GemmTiles::kFitting) return wanted == GemmTiles::kLarge;
+    return call.x.n_rows > kFewRows && unpacked_bytes(run) <= kMostUnpackedBytes;
+}
+
+struct UnpackArgs {
+    const uint8_t* weights[3];
+    int first_part[3];  // of each, among all; INT32_MAX of those that do not exist
+    TileGeometry geometry;
+    int part_bytes;  // unpacked
+    uint8_t* out;    // [parts] of part_bytes
+};
+
+constexpr int kUnpackWarps = 8, kUnpackedAtOnce = 2;
+
+// unpack: a call's weights as tiles of f16, the operands that the gemm would make of them
+//   Each warp has chunks of one part.
+//   Bytes: the weights', and 2 for each element.
+template <Codes codes, Scales scales, int offset>
+__global__ void __launch_bounds__(32 * kUnpackWarps)
+    unpack_kernel(const __grid_constant__ UnpackArgs a) {
+    constexpr TileKind kKind{codes, scales, offset};
+    const TileGeometry& g = a.geometry;
+    const int part = static_cast<int>(blockIdx.x), lane = lane_of_thread();
+    int w = 0;
+    while (w < 2 && part >= a.first_part[w + 1]) w++;
+    const uint8_t* from = a.weights[w] + int64_t{part - a.first_part[w]} * g.part_bytes;
+    const float2 powers = reinterpret_cast<const float2*>(from + g.powers)[lane / 4];
+    const float inverse[2] = {inverse_of_power(powers.x), inverse_of_power(powers.y)};
+    const int first =
+        (static_cast<int>(blockIdx.y) * kUnpackWarps + warp_of_thread()) * kUnpackedAtOnce;
+    Unpacker<kKind> unpackers[kUnpackedAtOnce];
+#pragma unroll
+    for (int i = 0; i < kUnpackedAtOnce; i++) {
+        const int chunk = first + i;
+        if (chunk < g.n_chunks) unpackers[i].load(g, chunk_of_part<kKind>(g, from, chunk), inverse);
+    }
+    wait_for_previous_kernel();  // weights are nobody's product, but others may read what was there
+    let_next_kernel_start();
+    uint8_t* to = a.out + int64_t{part} * a.part_bytes;
+#pragma unroll
+    for (int i = 0; i < kUnpackedAtOnce; i++) {
+        const int chunk = first + i;
+        if (chunk >= g.n_chunks) break;
+#pragma unroll
+        for (int mma = 0; mma < 4; mma++) {
+            reinterpret_cast<uint4*>(to + chunk * kOperandBytes + 512 * mma)[lane] =
+                unpackers[i].operand(mma);
+        }
+    }
+    if (first == 0 && lane % 4 == 0) {
+        reinterpret_cast<float2*>(to + g.n_chunks * kOperandBytes)[lane / 4] = powers;
+    }
+}
+
+// use(of) for formats' kinds; decltype(of)::kKind is the kind, which kernels are made for.
+template <TileKind kind>
+struct OfKind {
+    static constexpr TileKind kKind = kind;
+};
+template <class Use>
+void use_kind(FormatId format, Use use) {
+    switch (format) {
+        case FormatId::kF32:
+        case FormatId::kF16:
+        case FormatId::kBF16:
+            return use(OfKind<tile_kind(FormatId::kF16)>{});
+        case FormatId::kQ4_0:
+            return use(OfKind<tile_kind(FormatId::kQ4_0)>{});
+        case FormatId::kQ4_1:
+            return use(OfKind<tile_kind(FormatId::kQ4_1)>{});
+        case FormatId::kQ5_0:
+            return use(OfKind<tile_kind(FormatId::kQ5_0)>{});
+        case FormatId::kQ5_1:
+            return use(OfKind<tile_kind(FormatId::kQ5_1)>{});
+        case FormatId::kQ8_0:
+            return use(OfKind<tile_kind(FormatId::kQ8_0)>{});
+        case FormatId::kQ2_K:
+            return use(OfKind<tile_kind(FormatId::kQ2_K)>{});
+        case FormatId::kQ3_K:
+            return use(OfKind<tile_kind(FormatId::kQ3_K)>{});
+        case FormatId::kQ4_K:
+            return use(OfKind<tile_kind(FormatId::kQ4_K)>{});
+        case FormatId::kQ5_K:
+            return use(OfKind<tile_kind(FormatId::kQ5_K)>{});
+        case FormatId::kQ6_K:
+            return use(OfKind<tile_kind(FormatId::kQ6_K)>{});
+        case FormatId::kIQ4_NL:
+            return use(OfKind<tile_kind(FormatId::kIQ4_NL)>{});
+        case FormatId::kIQ4_XS:
+            return use(OfKind<tile_kind(FormatId::kIQ4_XS)>{});
+        case FormatId::kAffine4:
+            return use(OfKind<tile_kind(FormatId::kAffine4)>{});
+        case FormatId::kAffine8:
+            return use(OfKind<tile_kind(FormatId::kAffine8)>{});
+    }
+}
 
 template <class Shape>
 int shared_bytes_of(const TileGeometry& g) {
-    return GemmShared<Shape>(g).n_bytes;
+    return GemmShared<Shape>(g.kind, g.group_scale_bytes).n_bytes;
 }
 
 // How long a shape would take, up to a factor: the tiles of the multiprocessor with the most, by
@@ -165,36 +390,103 @@ double cost_of(const Context& c, const ProductCall& call, const Run& run, const 
     return n * kArea / share[std::clamp(at_once, 1, 3) - 1];
 }
 
-GemmTiles fitting_tiles(const Context& c, const ProductCall& call, const Run& run,
-                        const TileGeometry& g, GemmTiles wanted) {
-    const bool has_room = shared_bytes_of<LargeShape>(g) <= c.shared_bytes_a_block;
-    if (wanted != GemmTiles::kFitting && (wanted != GemmTiles::kLarge || has_room)) return wanted;
-    const double large = cost_of<LargeShape>(c, call, run, g, {1, 1, 1});
-    const double medium = cost_of<MediumShape>(c, call, run, g, {0.65, 0.8, 0.85});
-    const double small = cost_of<SmallShape>(c, call, run, g, {0.3, 0.5, 0.6});
-    if (large <= medium && large <= small) return GemmTiles::kLarge;
-    return medium < small ? GemmTiles::kMedium : GemmTiles::kSmall;
+// How a run is multiplied: codes are unpacked first, by a kernel of its own, or by each block that
+// multiplies them.
+struct Way {
+    GemmTiles tiles = GemmTiles::kSmall;
+    bool unpacks_first = false;
+};
+
+// The large shape is for operands as they lie.
+Way fitting_way(const Context& c, const ProductCall& call, const Run& run, GemmTiles wanted) {
+    const bool may_unpack = may_unpack_first(call, run, wanted);
+    const bool are_codes = run.geometry.kind.codes != Codes::kF16;
+    const TileGeometry operands = unpacked_geometry(run.geometry.n_chunks);
+    if (wanted == GemmTiles::kMedium || wanted == GemmTiles::kSmall) return {wanted, false};
+    if (wanted == GemmTiles::kLarge &&
+        shared_bytes_of<LargeShape>(operands) <= c.shared_bytes_a_block) {
+        return {wanted, may_unpack};
+    }
+    Way best;
+    double least = HUGE_VAL;
+    const auto consider = [&](const Way& way, double cost) {
+        if (cost < least) best = way, least = cost;
+    };
+    constexpr double kMediumShare[] = {0.65, 0.8, 0.85}, kSmallShare[] = {0.3, 0.5, 0.6};
+    if (!are_codes || may_unpack) {
+        // What is unpacked is as many bytes as the memory moves while a multiprocessor multiplies
+        // so many parts.
+        constexpr double kPartUnpacked = 6;
+        const double before = are_codes ? kPartUnpacked * run.n_parts / c.n_sms : 0;
+        const auto with = [&](GemmTiles tiles, double cost) {
+            consider({tiles, are_codes}, before + cost);
+        };
+        with(GemmTiles::kLarge, cost_of<LargeShape>(c, call, run, operands, {1, 1, 1}));
+        with(GemmTiles::kMedium, cost_of<MediumShape>(c, call, run, operands, kMediumShare));
+        with(GemmTiles::kSmall, cost_of<SmallShape>(c, call, run, operands, kSmallShare));
+    }
+    if (are_codes) {
+        constexpr double kUnpackingShare = 0.7;  // of the speed where nothing is unpacked
+        const TileGeometry& g = run.geometry;
+        const double medium = cost_of<MediumShape>(c, call, run, g, kMediumShare),
+                     small = cost_of<SmallShape>(c, call, run, g, kSmallShare);
+        consider({GemmTiles::kMedium, false}, medium / kUnpackingShare);
+        consider({GemmTiles::kSmall, false}, small / kUnpackingShare);
+    }
+    return best;
 }
 
+// Enqueues the unpacking of a run's weights.
+void unpack(const Context& c, const ProductCall& call, const Run& run, const Rows& to) {
+    UnpackArgs a{};
+    a.geometry = run.geometry;
+    a.part_bytes = unpacked_geometry(run.geometry.n_chunks).part_bytes;
+    a.out = reinterpret_cast<uint8_t*>(device_rows<uint16_t>(to));
+    int n_parts = 0;
+    for (int i = 0; i < 3; i++) {
+        a.first_part[i] = i < run.n ? n_parts : INT32_MAX;
+        if (i >= run.n) continue;
+        const Tensor& weight = call.weights.weights[static_cast<size_t>(run.first + i)]->weight;
+        a.weights[i] = device_plane<const uint8_t>(weight);
+        n_parts += parts_of(weight);
+    }
+    const dim3 grid(
+        static_cast<unsigned>(n_parts),
+        static_cast<unsigned>(ceil_div(run.geometry.n_chunks, kUnpackWarps * kUnpackedAtOnce)));
+    use_kind(run.format, [&](auto of) {
+        constexpr TileKind kKind = decltype(of)::kKind;
+        if constexpr (kKind.codes != Codes::kF16) {
+            launch_dependent(c, unpack_kernel<kKind.codes, kKind.scales, kKind.offset>, grid,
+                             32 * kUnpackWarps, 0, "unpack", a);
+        }
+    });
+}
+
+// unpacked: the run's weights as f16, or null.
 template <class Shape>
-GemmArgs args_of(const ProductCall& call, const Run& run, const Rows& tokens,
-                 const TileGeometry& g) {
+GemmArgs args_of(const ProductCall& call, const Run& run, const Tokens& tokens,
+                 const Rows* unpacked) {
     GemmArgs a{};
-    a.geometry = g;
-    a.tokens = reinterpret_cast<const uint8_t*>(device_rows<const uint16_t>(tokens));
+    a.geometry = unpacked ? unpacked_geometry(run.geometry.n_chunks) : run.geometry;
+    a.weights_are_fresh = unpacked != nullptr;
+    a.tokens = reinterpret_cast<const uint8_t*>(device_rows<const uint16_t>(tokens.operands));
+    a.token_inverses = device_rows<const float>(tokens.inverses);
     a.n_tokens = static_cast<int>(call.x.n_rows);
     a.n_token_tiles = ceil_div(a.n_tokens, Shape::kBlockTokenParts * kTokensOfPart);
     a.epilogue = call.epilogue;
     a.out = device_rows<float>(call.out), a.out_stride = call.out.stride;
-    int64_t column = run.column;
+    int64_t column = run.column, n_parts = 0;
     for (int i = run.first; i < run.first + run.n; i++) {
         const Linear& linear = *call.weights.weights[static_cast<size_t>(i)];
-        a.weights[a.n_weights++] = {device_plane<const uint8_t>(linear.weight),
-                                    linear.bias ? device_plane<const float>(linear.bias) : nullptr,
-                                    static_cast<int>(linear.weight.n_rows()), a.n_weight_tiles,
-                                    column};
+        const auto* data =
+            unpacked ? reinterpret_cast<const uint8_t*>(device_rows<const uint16_t>(*unpacked)) +
+                           n_parts * a.geometry.part_bytes
+                     : device_plane<const uint8_t>(linear.weight);
+        a.weights[a.n_weights++] = {
+            data, linear.bias ? device_plane<const float>(linear.bias) : nullptr,
+            static_cast<int>(linear.weight.n_rows()), a.n_weight_tiles, column};
         a.n_weight_tiles += ceil_div(parts_of(linear.weight), Shape::kBlockWeightParts);
-        column += linear.weight.n_rows();
+        n_parts += parts_of(linear.weight), column += linear.weight.n_rows();
     }
     // A tile has half as many rows of gate and of up.
     if (a.epilogue == Epilogue::kSwiglu) {
@@ -204,9 +496,9 @@ GemmArgs args_of(const ProductCall& call, const Run& run, const Rows& tokens,
     return a;
 }
 
-template <Codes codes, class Shape>
+template <TileKind kind, class Shape>
 void launch_kernel(const Context& c, const GemmArgs& a) {
-    const auto kernel = gemm_kernel<codes, Shape>;
+    const auto kernel = gemm_kernel<kind.codes, kind.scales, kind.offset, Shape>;
     const int shared_bytes = shared_bytes_of<Shape>(a.geometry);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
           "gemm: shared memory");
@@ -220,22 +512,14 @@ void launch_kernel(const Context& c, const GemmArgs& a) {
 }
 
 template <class Shape>
-void launch(const Context& c, const ProductCall& call, const Run& run, const Rows& tokens,
-            const TileGeometry& g) {
-    const GemmArgs a = args_of<Shape>(call, run, tokens, g);
-    switch (g.kind.codes) {
-        case Codes::kFour:
-            return launch_kernel<Codes::kFour, Shape>(c, a);
-        case Codes::kFive:
-            return launch_kernel<Codes::kFive, Shape>(c, a);
-        case Codes::kSix:
-            return launch_kernel<Codes::kSix, Shape>(c, a);
-        case Codes::kEight:
-            return launch_kernel<Codes::kEight, Shape>(c, a);
-        case Codes::kBF16:
-            return launch_kernel<Codes::kBF16, Shape>(c, a);
-        case Codes::kF16:
-            return launch_kernel<Codes::kF16, Shape>(c, a);
+void launch(const Context& c, const ProductCall& call, const Run& run, const Tokens& tokens,
+            const Rows* unpacked) {
+    const GemmArgs a = args_of<Shape>(call, run, tokens, unpacked);
+    if (a.geometry.kind.codes == Codes::kF16) {
+        return launch_kernel<tile_kind(FormatId::kF16), Shape>(c, a);
+    }
+    if constexpr (!std::is_same_v<Shape, LargeShape>) {
+        use_kind(run.format, [&](auto of) { launch_kernel<decltype(of)::kKind, Shape>(c, a); });
     }
 }
 
@@ -286,34 +570,27 @@ void multiply_prompt(Step& s, const Rows& x, const LinearGroup& weights, const R
 
 void run_gemm(Step& s, const ProductCall& call, GemmTiles tiles) {
     CHECK(is_in_tiles(call) && call.out.n_rows == call.x.n_rows && call.x.n_rows <= INT32_MAX);
-    const Rows tokens = round_tokens(s, call);
+    const Tokens tokens = round_tokens(s, call);
+    int64_t n_bytes = 0;  // runs follow each other: they unpack to one place
+    for_each_run(call, [&](const Run& run) {
+        if (may_unpack_first(call, run, tiles)) n_bytes = std::max(n_bytes, unpacked_bytes(run));
+    });
+    const Rows room = s.scratch(1, n_bytes / 2, DType::kF16);
     if (s.planning) return;
     const Context& c = context_of(s);
-    const auto weight = [&](int i) -> const Tensor& {
-        return call.weights.weights[static_cast<size_t>(i)]->weight;
-    };
-    Run run;
-    while (run.first < call.weights.n_weights) {
-        int64_t n_columns = 0;
-        for (run.n = 0; run.first + run.n < call.weights.n_weights; run.n++) {
-            const Tensor& w = weight(run.first + run.n);
-            CHECK(w.n_cols() == call.x.n_cols);
-            if (!have_one_kind(w, weight(run.first))) break;
-            n_columns += w.n_rows();
-        }
-        const TileGeometry g = tile_geometry(weight(run.first));
-        switch (fitting_tiles(c, call, run, g, tiles)) {
+    for_each_run(call, [&](const Run& run) {
+        const Way way = fitting_way(c, call, run, tiles);
+        if (way.unpacks_first) unpack(c, call, run, room);
+        const Rows* unpacked = way.unpacks_first ? &room : nullptr;
+        switch (way.tiles) {
             case GemmTiles::kLarge:
-                launch<LargeShape>(c, call, run, tokens, g);
-                break;
+                return launch<LargeShape>(c, call, run, tokens, unpacked);
             case GemmTiles::kMedium:
-                launch<MediumShape>(c, call, run, tokens, g);
-                break;
+                return launch<MediumShape>(c, call, run, tokens, unpacked);
             default:
-                launch<SmallShape>(c, call, run, tokens, g);
+                return launch<SmallShape>(c, call, run, tokens, unpacked);
         }
-        run.first += run.n, run.column += n_columns;
-    }
+    });
 }
 
 void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out) {

@@ -9,9 +9,9 @@ namespace ridge::cuda {
 // How large the pieces are that blocks compute. What a row's result is does not depend on it.
 enum class GemmTiles : uint8_t { kFitting, kLarge, kMedium, kSmall };
 
-// Rows of prompts, on tensor units in bf16: `call` is_in_tiles(). Also when planning, since it
-// takes scratch. kFitting: what suits the sizes and the device, as does kLarge where shared memory
-// has no room for it.
+// Rows of prompts, on tensor units in f16: `call` is_in_tiles(). Also when planning, since it takes
+// scratch. kFitting: what suits the sizes and the device, as does kLarge where shared memory has no
+// room for it. Of kLarge codes are unpacked by a kernel of its own, of smaller ones by each block.
 void run_gemm(Step& s, const ProductCall& call, GemmTiles tiles = GemmTiles::kFitting);
 
 // matmul of rows of prompts; decode rows, and weights without tiles, go to the entry below.

@@ -13,8 +13,8 @@
 // matvec: p[i, j] = sum_k n(x)[i, k] w[j, k] + bias[j], for up to eight rows i
 //   n(x) = x, or x / sqrt(mean(x^2) + eps) * norm; what becomes of p: Epilogue
 //
-//   x [n_rows, d_in] f32, n(x) without its divisor rounded to bf16; w in tiles of 16 rows; sums
-//   f32; out f32.
+//   x [n_rows, d_in] f32, n(x) without its divisor rounded to f16, times a power of two of what a
+//   warp multiplies of a row; w in tiles of 16 rows; sums f32; out f32.
 //
 // Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: in place
 // of those that are not there is the last, so that one row and eight take the same order of sums.
@@ -36,15 +36,13 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
                        bool normed) {
     SharedPlan plan;
     auto behind = [](int at, int n_bytes) { return (at + n_bytes + 15) / 16 * 16; };
-    // Rows of x start 32 bytes apart modulo the banks. Parts beyond the last are zeros, so that
-    // four squares can be added at a time.
+    // Rows of x start 32 bytes apart modulo the banks.
     plan.pitch = (n_chunks * 128 + 255) / 256 * 256 + 32;
-    plan.n_parts = (n_chunks * kTileChunk + kPartElements - 1) / kPartElements;
-    if (normed) plan.n_parts = (plan.n_parts + 3) / 4 * 4;
     const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
     plan.starts = behind(0, n_rows * plan.pitch);
-    plan.squares = behind(plan.starts, n_chunks * blocks_of_chunk * 64);
-    plan.sums = behind(plan.squares, normed ? n_rows * plan.n_parts * 4 : 0);
+    plan.inverses = behind(plan.starts, n_chunks * blocks_of_chunk * 64);
+    plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
+    plan.sums = behind(plan.squares, normed ? n_rows * n_warps * 4 : 0);
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
     return plan;
 }
@@ -103,33 +101,60 @@ class Feed {
     ChunkSource from_{};
 };
 
-// A product of a unit, of a row of its tiles and a column.
-struct Product {
-    const TileWeight& weight;
-    int j;      // row of the weight
-    int place;  // in out
+// The products of a unit, in the order of columns, then rows: which of them number n is.
+struct Products {
+    const int n, row_bits;
 
-    __device__ Product(const MatvecArgs& a, int unit, int row, int column)
-        : weight(weight_of(a, unit)),
-          j((unit - weight.first_unit) * a.unit_tiles * kTileRows + row),
-          place(column * a.out_stride + weight.column + j) {}
-    __device__ bool is_there() const { return j < weight.n_rows; }
+    __device__ explicit Products(const MatvecArgs& a)
+        : n(a.unit_tiles * kTileRows * a.n_rows), row_bits(a.unit_tiles == 1 ? 4 : 5) {
+        static_assert(kTileRows == 1 << 4);
+    }
+    __device__ int row(int number) const { return number & ((1 << row_bits) - 1); }
+    __device__ int column(int number) const { return number >> row_bits; }
+};
+
+// What a thread knows of the product of a unit that it stores before there is one.
+template <bool kHasPowers>
+struct Target {
+    float* out = nullptr;  // null: there is none
+    float bias = 0, power = 1;
+    float up_bias = 0, up_power = 1;  // with kSwiglu
+
+    __device__ void find(const MatvecArgs& a, const Products& products, int unit, int number) {
+        out = nullptr;
+        if (number >= products.n || unit >= a.n_units) return;
+        const TileWeight& weight = weight_of(a, unit);
+        const int j = (unit - weight.first_unit) * a.unit_tiles * kTileRows + products.row(number);
+        if (j >= weight.n_rows) return;
+        out = a.out + (products.column(number) * a.out_stride + weight.column + j);
+        if (weight.bias != nullptr) bias = weight.bias[j];
+        if (kHasPowers) power = power_of(a, weight, j);
+        if (a.epilogue != Epilogue::kSwiglu) return;
+        if (a.weights[1].bias != nullptr) up_bias = a.weights[1].bias[j];
+        if (kHasPowers) up_power = power_of(a, a.weights[1], j);
+    }
     // before: what is added to. p: the product; with kSwiglu gate's, and up's.
     __device__ void store(const MatvecArgs& a, float before, float p, float up) const {
-        if (weight.bias != nullptr) p += weight.bias[j];
+        p = fmaf(p, power, bias);
         if (a.epilogue == Epilogue::kSwiglu) {
-            if (a.weights[1].bias != nullptr) up += a.weights[1].bias[j];
-            p = p / (1 + __expf(-p)) * up;
+            p = __fdividef(p, 1 + __expf(-p)) * fmaf(up, up_power, up_bias);
         }
-        a.out[place] = before + p;
+        *out = before + p;
+    }
+
+  private:
+    __device__ static float power_of(const MatvecArgs& a, const TileWeight& weight, int j) {
+        const uint8_t* part =
+            weight.data + static_cast<int64_t>(j / kTileRows) * a.geometry.part_bytes;
+        return tile_power(a.geometry, part, j % kTileRows);
     }
 };
 
-template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm>
+template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm, bool kSingle>
 __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
-    constexpr int kStartsOfChunk =
-        Chunk::kBlock == 0 ? 0 : 4 * kTileChunk / std::max(Chunk::kBlock, 1);
+    constexpr int kStartsOfChunk =  // floats
+        Chunk::kBlock == 0 ? 0 : (kSingle ? 2 : 16) * (kTileChunk / std::max(Chunk::kBlock, 1));
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4, n_chunks = a.geometry.n_chunks;
@@ -144,50 +169,55 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     }
     feed.next_group();
 
-    XLoader<Chunk::kBlock, kWarps> x_loader(a, shared, warp, lane);
-    wait_for_previous_kernel();  // x is its product
-    x_loader.run();
-    __syncthreads();  // x and what belongs to it is complete before it is read
-
+    const Products products(a);
+    int number = static_cast<int>(threadIdx.x);  // of this thread's product
+    Target<Chunk::kHasPowers> target;
+    target.find(a, products, static_cast<int>(blockIdx.x), number);
     // Of column g, the sixteen elements of every chunk that the lane multiplies; of a column
     // without a row, whose sums nobody reads, those of the last.
-    const auto* x_lane =
-        reinterpret_cast<const uint4*>(shared + std::min(g, a.n_rows - 1) * a.plan.pitch) + 2 * t;
-    const auto* starts = reinterpret_cast<const float4*>(shared + a.plan.starts);
-    const float per_start = -1 / a.taken;
+    const auto* x_lane = reinterpret_cast<const uint4*>(
+                             shared + (kSingle ? 0 : std::min(g, a.n_rows - 1) * a.plan.pitch)) +
+                         2 * t;
+    const auto* starts = reinterpret_cast<const float*>(shared + a.plan.starts);
     // Of a side, of a warp, of all.
     constexpr int kSideFloats = kTileRows * kColumns, kWarpFloats = kSides * kSideFloats,
                   kUnitFloats = kWarps * kWarpFloats;
-    auto* of_unit = reinterpret_cast<float*>(shared + a.plan.sums);
-    // Products of a unit go to threads in the order of rows, then columns.
-    const int n_products = a.unit_tiles * kTileRows * a.n_rows;
-    const int n_storing = (n_products + 31) / 32;  // warps
-    int number = static_cast<int>(threadIdx.x);    // of this thread's product
-    for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;
-         unit += static_cast<int>(gridDim.x)) {
-        const int column = a.unit_tiles == 1 ? number / kTileRows : number / (2 * kTileRows),
-                  row = number - column * a.unit_tiles * kTileRows;
-        float before = 0;  // asked for early, as it takes its time
-        if (a.epilogue == Epilogue::kAdd && number < n_products) {
-            const Product product(a, unit, row, column);
-            if (product.is_there()) before = a.out[product.place];
-        }
+    auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
+    auto* of_unit = sums;
+    const int n_storing = (products.n + 31) / 32;  // warps
+    constexpr int kRowsOfThree = kDepth * kSides * Chunk::kRegisters > 24 ? 1 : 2;
+    XLoader<Chunk::kBlock, kWarps, kSingle, kRowsOfThree> x_loader(a, shared, warp, lane);
+
+    wait_for_previous_kernel();  // x is its product
+    float before = 0;            // asked for early, as it takes its time
+    if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+    x_loader.run();
+    __syncwarp();  // what the warp multiplies of x is there
+    // Of columns 2 t and 2 t + 1.
+    const float2 inverse =
+        reinterpret_cast<const float2*>(shared + a.plan.inverses)[warp * (kColumns / 2) + t];
+    for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;) {
+        const int next_unit = unit + static_cast<int>(gridDim.x);
         float total[kSides][4] = {};
         auto multiply = [&](int i, int chunk) {
             const uint4 x[2] = {x_lane[8 * chunk], x_lane[8 * chunk + 1]};
 #pragma unroll
             for (int side = 0; side < kSides; side++) {
-                ring[i][side].multiply(x, starts + chunk * kStartsOfChunk, per_start, lane,
-                                       total[side]);
+                ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk, lane,
+                                                         total[side]);
             }
         };
-        for (int base = warp; base < n_chunks; base += kDepth * kWarps) {
-            if (base + (kDepth - 1) * kWarps < n_chunks && feed.has(kDepth - 1)) {
+        for (int base = warp; base < n_chunks;) {
+            const bool whole = base + (kDepth - 1) * kWarps < n_chunks;
+            if (whole && feed.has(kDepth - 1)) {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
                     multiply(i, base + i * kWarps);
                     feed.load(ring[i], i);
                 }
+            } else if (whole && !feed.has(0)) {  // the last group of the last unit
+#pragma unroll
+                for (int i = 0; i < kDepth; i++) multiply(i, base + i * kWarps);
             } else {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
@@ -195,23 +225,27 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
                     if (feed.has(i)) feed.load(ring[i], i);
                 }
             }
-            feed.next_group();
+            base += kDepth * kWarps;
+            if (base < n_chunks || next_unit < a.n_units) feed.next_group();
         }
-        if (2 * t < a.n_rows) {
+        if (kSingle ? t == 0 : 2 * t < a.n_rows) {
             float* mine = of_unit + warp * kWarpFloats + g * kColumns + 2 * t;
 #pragma unroll
             for (int side = 0; side < kSides; side++, mine += kSideFloats) {
-                *reinterpret_cast<float2*>(mine) = make_float2(total[side][0], total[side][1]);
-                *reinterpret_cast<float2*>(mine + 8 * kColumns) =
-                    make_float2(total[side][2], total[side][3]);
+                constexpr float kPerUpper = 1.0f / Chunk::kUpper;
+                *reinterpret_cast<float2*>(mine) =
+                    make_float2(total[side][0] * inverse.x, total[side][1] * inverse.y);
+                *reinterpret_cast<float2*>(mine + 8 * kColumns) = make_float2(
+                    total[side][2] * kPerUpper * inverse.x, total[side][3] * kPerUpper * inverse.y);
             }
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        if (number < n_products) {
+        if (target.out != nullptr) {
             // Rows of a pair lie one behind the other as the sides do.
-            const float* of_warp = of_unit + row * kColumns + column;
+            const int column = products.column(number);
+            const float* of_warp = of_unit + products.row(number) * kColumns + column;
             float p = 0, up = 0;
 #pragma unroll
             for (int w = 0; w < kWarps; w++) {
@@ -219,25 +253,26 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
                 if (kSides == 2 && a.unit_tiles == 1) up += of_warp[w * kWarpFloats + kSideFloats];
             }
             if (a.norm != nullptr) {
-                const auto* squares = reinterpret_cast<const float4*>(shared + a.plan.squares +
-                                                                      column * a.plan.n_parts * 4);
+                const auto* squares = reinterpret_cast<const float4*>(shared + a.plan.squares) +
+                                      column * (kWarps / 4);
                 float square = 0;
-                for (int part = 0; part < a.plan.n_parts; part += 4, squares++) {
-                    square += (squares->x + squares->y) + (squares->z + squares->w);
+#pragma unroll
+                for (int w = 0; w < kWarps / 4; w++) {
+                    square += (squares[w].x + squares[w].y) + (squares[w].z + squares[w].w);
                 }
-                const float inverse = rsqrtf(square / static_cast<float>(a.d_in) + a.eps);
-                p *= inverse, up *= inverse;
+                const float scale = rsqrtf(fmaf(square, a.per_element, a.eps));
+                p *= scale, up *= scale;
             }
-            const Product product(a, unit, row, column);
-            if (product.is_there()) product.store(a, before, p, up);
+            target.store(a, before, p, up);
         }
+        unit = next_unit;
+        if (unit >= a.n_units) return;
         // Other warps store the next unit, which goes to the other room.
         number -= 32 * n_storing;
         if (number < 0) number += 32 * kWarps;
-        of_unit += kUnitFloats;
-        if (of_unit == reinterpret_cast<float*>(shared + a.plan.sums) + 2 * kUnitFloats) {
-            of_unit -= 2 * kUnitFloats;
-        }
+        target.find(a, products, unit, number);
+        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+        of_unit = of_unit == sums ? sums + kUnitFloats : sums;
     }
 }
 
@@ -268,13 +303,14 @@ void number_units(MatvecArgs& a, bool pairs) {
     }
 }
 
-template <class Chunk, int kWarps, int kSides>
+template <class Chunk, int kWarps, int kSides, bool kSingle>
 void launch_shape(MatvecArgs& a, const Context& c) {
     // As many chunks on their way as registers have room for.
     constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 12) ? 4 : 2;
     constexpr int kBlocksAnSm = 16 / kWarps;
-    const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm>;
-    a.taken = static_cast<float>(Chunk::kBias + a.geometry.kind.offset);
+    const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, kSingle>;
+    a.excess = Chunk::excess(false, a.geometry.kind.offset);
+    a.upper_excess = Chunk::excess(true, a.geometry.kind.offset);
     a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
                          a.norm != nullptr);
     const int shared_bytes = a.plan.n_bytes;
@@ -287,10 +323,20 @@ void launch_shape(MatvecArgs& a, const Context& c) {
     }
     const int blocks_an_sm = std::clamp(
         c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1, kBlocksAnSm);
-    // So many that all have the same number of units, or one less.
-    const int n_turns = ceil_div(a.n_units, c.n_sms * blocks_an_sm);
-    launch_dependent(c, kernel, dim3(static_cast<unsigned>(ceil_div(a.n_units, n_turns))),
-                     32 * kWarps, static_cast<size_t>(shared_bytes), "matvec", a);
+    const int n_blocks = std::min(a.n_units, c.n_sms * blocks_an_sm);
+    launch_dependent(c, kernel, dim3(static_cast<unsigned>(n_blocks)), 32 * kWarps,
+                     static_cast<size_t>(shared_bytes), "matvec", a);
+}
+
+template <class Chunk, bool kSingle>
+void launch_cut(MatvecArgs& a, const Context& c, const MatvecPlan& cut) {
+    if (cut.pairs || a.epilogue == Epilogue::kSwiglu) {
+        launch_shape<Chunk, 8, 2, kSingle>(a, c);
+    } else if (cut.n_warps == 8) {
+        launch_shape<Chunk, 8, 1, kSingle>(a, c);
+    } else {
+        launch_shape<Chunk, 16, 1, kSingle>(a, c);
+    }
 }
 
 template <Codes codes, Scales scales, class T = void>
@@ -300,20 +346,16 @@ void launch(MatvecArgs a, const Context& c) {
     for (int i = 0; i < a.n_weights; i++) n_tiles += a.weights[i].n_tiles;
     const MatvecPlan cut = plan_matvec(n_tiles, a.geometry.n_chunks, a.epilogue);
     number_units(a, cut.pairs);
-    if (cut.pairs || a.epilogue == Epilogue::kSwiglu) {
-        launch_shape<Chunk, 8, 2>(a, c);
-    } else if (cut.n_warps == 8) {
-        launch_shape<Chunk, 8, 1>(a, c);
+    if (a.n_rows == 1) {
+        launch_cut<Chunk, true>(a, c, cut);
     } else {
-        launch_shape<Chunk, 16, 1>(a, c);
+        launch_cut<Chunk, false>(a, c, cut);
     }
 }
 
 void launch_of_kind(const MatvecArgs& a, const Context& c) {
     const TileGeometry& g = a.geometry;
     switch (g.kind.codes) {
-        case Codes::kBF16:
-            return launch<Codes::kBF16, Scales::kNone>(a, c);
         case Codes::kF16:
             return launch<Codes::kF16, Scales::kNone>(a, c);
         case Codes::kFour:
@@ -393,9 +435,10 @@ int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, 
     a.n_rows = static_cast<int>(n);
     a.x = device_rows<const float>(x);
     a.x_stride = index_of(x.stride), a.d_in = index_of(x.n_cols);
-    a.x_is_aligned = (n == 1 || x.stride % 4 == 0) && reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
+    a.has_eights = x.n_cols % 8 == 0 && (n == 1 || x.stride % 4 == 0) &&
+                   reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
     a.norm = call.norm == nullptr ? nullptr : device_plane<const float>(*call.norm);
-    a.eps = call.eps, a.epilogue = call.epilogue;
+    a.per_element = 1.0f / static_cast<float>(a.d_in), a.eps = call.eps, a.epilogue = call.epilogue;
     a.out = device_rows<float>(out), a.out_stride = index_of(out.stride);
     const Tensor& kind = call.weights.weights[static_cast<size_t>(first)]->weight;
     a.geometry = tile_geometry(kind);

@@ -1,6 +1,8 @@
 #include "cuda/tiles.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -119,12 +121,33 @@ void read_block(const BlockQ6_K& b, Unpacked& u) {
     }
 }
 
+// The power of two, divided by which a number of up to `greatest` stays below 2^15.
+float power_for(float greatest) {
+    constexpr int kLeast = -100;  // so that neither the power nor 1 / power is subnormal
+    const int exponent = greatest > 0 ? std::max(std::ilogb(greatest), kLeast) : 14;
+    return std::ldexp(1.0f, exponent - 14);
+}
+
 // Writes one part. Everything in it starts as zero.
 class PartWriter {
   public:
     PartWriter(const TileGeometry& geometry, std::byte* part)
         : g_(geometry), part_(reinterpret_cast<uint8_t*>(part)) {
         std::memset(part, 0, static_cast<size_t>(g_.part_bytes));
+        const int n_codes = 1 << (g_.kind.codes == Codes::kFive    ? 5
+                                  : g_.kind.codes == Codes::kSix   ? 6
+                                  : g_.kind.codes == Codes::kEight ? 8
+                                                                   : 4);
+        greatest_code_ = static_cast<float>(std::max(g_.kind.offset, n_codes - 1 - g_.kind.offset));
+        for (int r = 0; r < kTileRows; r++) set_power(r, 1);
+    }
+
+    void set_power(int row, float power) {
+        std::memcpy(part_ + g_.powers + (row % 8 * 2 + row / 8) * 4, &power, 4);
+    }
+    // Of a row whose scales are all set.
+    void set_power_of_scales(int row) {
+        set_power(row, power_for(greatest_[static_cast<size_t>(row)]));
     }
 
     // Code k of a row, of up to eight bits. The inverse of tile_code.
@@ -140,15 +163,13 @@ class PartWriter {
                 return put(codes, 4 * lane + mma, code, nibble);
             case Codes::kFive:
                 put(codes, 4 * lane + mma, code & 15, nibble);
-                return put(high, lane, code >> 4, 4 * mma + r + half);
+                return put(high, lane, code >> 4, mma + 4 * r + half);
             case Codes::kSix:
                 put(codes, 4 * lane + mma, code & 15, nibble);
-                return put(high, 2 * lane + mma / 2, code >> 4, mma % 2 * 8 + 2 * r + half);
+                return put(high, 2 * lane + mma / 2, code >> 4, mma % 2 * 2 + 4 * r + half);
             case Codes::kEight:
-                codes += mma / 2 * 512;
-                put(codes, 4 * lane + mma % 2 * 2, code & 15, nibble);
-                return put(codes, 4 * lane + mma % 2 * 2 + 1, code >> 4, nibble);
-            case Codes::kBF16:
+                return put(codes + mma / 2 * 512, 4 * lane + mma % 2 * 2 + r / 2, code,
+                           r % 2 * 16 + i % 2 * 8);
             case Codes::kF16:
                 return put(codes + 512 * mma, 4 * lane + r, code, half);
         }
@@ -158,10 +179,12 @@ class PartWriter {
     void set_scales(int row, int64_t k, const Unpacked& u) {
         const int place = row % 8 * 2 + row / 8;
         const Scales scales = g_.kind.scales;
+        const float d = std::abs(to_float(f16{u.d})), m = std::abs(to_float(f16{u.m}));
         const bool mins = scales == Scales::kSuper || scales == Scales::kSuper16Min;
         if (scales == Scales::kSmall || scales == Scales::kSmallMin) {
             const int64_t at = g_.scales + k / kTileChunk * scale_bytes(scales);
             const int block = static_cast<int>(k % kTileChunk) / 32;
+            note_scale(row, d, m);
             if (scales == Scales::kSmall) return put16(at, 2 * place + block, u.d);
             put16(at, 4 * place + 2 * block, u.d);
             return put16(at, 4 * place + 2 * block + 1, u.m);
@@ -173,6 +196,7 @@ class PartWriter {
         for (int s = 0; s < 4 * per_chunk; s++) {
             const int64_t chunk = k / kTileChunk + s / per_chunk;
             if (chunk >= g_.n_chunks) break;
+            note_scale(row, d * std::abs(small_scale(u.scale[s])), m * u.min[s]);
             uint8_t* at = part_ + g_.scales + chunk * scale_bytes(scales);
             const int n = place * per_chunk + s % per_chunk;
             if (mins) {
@@ -183,14 +207,27 @@ class PartWriter {
         }
     }
 
-    // A group's scale or bias (`which` 0 or 1), as it is stored.
-    void set_group(int row, int64_t group, int which, const std::byte* number) {
+    // A group's scale and bias, as they are stored.
+    void set_group(int row, int64_t group, const std::byte* scale, const std::byte* bias) {
         const int place = row % 8 * 2 + row / 8, n = g_.group_scale_bytes;
-        std::memcpy(part_ + g_.scales + (group * 2 * kTileRows + 2 * place + which) * n, number,
-                    static_cast<size_t>(n));
+        uint8_t* at = part_ + g_.scales + (group * 2 * kTileRows + 2 * place) * n;
+        std::memcpy(at, scale, static_cast<size_t>(n));
+        std::memcpy(at + n, bias, static_cast<size_t>(n));
+        note_scale(row, std::abs(tile_group_number(g_, at, 0)),
+                   std::abs(tile_group_number(g_, at, 1)));
     }
 
   private:
+    float small_scale(uint8_t scale) const {
+        return g_.kind.scales == Scales::kSuper16 ? static_cast<float>(static_cast<int8_t>(scale))
+                                                  : static_cast<float>(scale);
+    }
+    // Elements of a row are up to a code times `scale`, and `add`.
+    void note_scale(int row, float scale, float add) {
+        const float greatest = scale * greatest_code_ + add;
+        float& of_row = greatest_[static_cast<size_t>(row)];
+        if (std::isfinite(greatest)) of_row = std::max(of_row, greatest);
+    }
     static void put(uint8_t* at, int word, uint32_t bits, int shift) {
         uint32_t value;
         std::memcpy(&value, at + 4 * word, 4);
@@ -203,6 +240,8 @@ class PartWriter {
 
     const TileGeometry& g_;
     uint8_t* part_;
+    float greatest_code_;
+    std::array<float, kTileRows> greatest_{};
 };
 
 template <class Block>
@@ -216,6 +255,7 @@ void pack_row(const std::byte* row, int64_t n_cols, int r, int block_elements, P
         for (int i = 0; i < block_elements; i++) to.set_code(r, k + i, u.codes[i]);
         to.set_scales(r, k, u);
     }
+    to.set_power_of_scales(r);
 }
 
 void pack_affine_row(const Tensor& weight, int64_t row, int r, PartWriter& to) {
@@ -229,9 +269,32 @@ void pack_affine_row(const Tensor& weight, int64_t row, int r, PartWriter& to) {
     }
     const int n = weight.scale_format == FormatId::kF32 ? 4 : 2;
     for (int64_t group = 0; group < weight.n_cols() / weight.group_size; group++) {
-        to.set_group(r, group, 0, plane(1) + group * n);
-        to.set_group(r, group, 1, plane(2) + group * n);
+        to.set_group(r, group, plane(1) + group * n, plane(2) + group * n);
     }
+    to.set_power_of_scales(r);
+}
+
+void pack_f16_row(const std::byte* row, int64_t n_cols, int r, PartWriter& to) {
+    for (int64_t k = 0; k < n_cols; k++) {
+        uint16_t bits;
+        std::memcpy(&bits, row + 2 * k, 2);
+        to.set_code(r, k, bits);
+    }
+}
+void pack_bf16_row(const std::byte* row, int64_t n_cols, int r, PartWriter& to) {
+    auto element = [&](int64_t k) {
+        bf16 x;
+        std::memcpy(&x, row + 2 * k, 2);
+        return to_float(x);
+    };
+    float greatest = 0;
+    for (int64_t k = 0; k < n_cols; k++) {
+        const float x = std::abs(element(k));
+        if (std::isfinite(x)) greatest = std::max(greatest, x);
+    }
+    const float power = power_for(greatest);
+    for (int64_t k = 0; k < n_cols; k++) to.set_code(r, k, to_f16(element(k) / power).bits);
+    to.set_power(r, power);
 }
 
 void pack_one_row(const Tensor& weight, int64_t row, int r, PartWriter& to) {
@@ -242,13 +305,9 @@ void pack_one_row(const Tensor& weight, int64_t row, int r, PartWriter& to) {
             CHECK(!"F32 has no tiles");
             return;
         case FormatId::kF16:
+            return pack_f16_row(at, n, r, to);
         case FormatId::kBF16:
-            for (int64_t k = 0; k < n; k++) {
-                uint16_t bits;
-                std::memcpy(&bits, at + 2 * k, 2);
-                to.set_code(r, k, bits);
-            }
-            return;
+            return pack_bf16_row(at, n, r, to);
         case FormatId::kQ4_0:
             return pack_row<BlockQ4_0>(at, n, r, kSmallBlock, to);
         case FormatId::kQ4_1:
@@ -326,11 +385,13 @@ TileGeometry tile_geometry(const Tensor& weight) {
         const int64_t n_groups = (n + g.group_size - 1) / g.group_size;
         end = supers = scales + n_groups * 2 * kTileRows * g.group_scale_bytes;
     }
-    end = round_up(end, 64);
+    const int64_t powers = round_up(end, 64);
+    end = powers + kTileRows * int64_t{sizeof(float)};
     CHECK(end <= INT32_MAX);
     g.n_chunks = static_cast<int>(n_chunks);
     g.high = static_cast<int>(high), g.scales = static_cast<int>(scales);
-    g.supers = static_cast<int>(supers), g.part_bytes = static_cast<int>(end);
+    g.supers = static_cast<int>(supers), g.powers = static_cast<int>(powers);
+    g.part_bytes = static_cast<int>(end);
     return g;
 }
 

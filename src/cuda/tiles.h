@@ -18,14 +18,15 @@ namespace ridge::cuda {
 //   register r = 2 (i / 2) + row / 8, half i % 2      of element i = 0 .. 3 of the lane
 //
 //   four bits   a word for each mma: code at bits 4 r + 16 (i % 2)
-//   five        the same, and a plane of a word a lane: the fifth bit at 4 mma + r + 16 (i % 2)
+//   five        the same, and a plane of a word a lane: the fifth bit at mma + 4 r + 16 (i % 2)
 //   six         the same, and a plane of two words a lane, one for two mmas: bits 5 and 6 at
-//               8 (mma % 2) + 2 r + 16 (i % 2)
-//   eight       two words for each mma, of low and of high nibbles
-//   bf16, f16   four words for each mma: word r, half i % 2
+//               2 (mma % 2) + 4 r + 16 (i % 2)
+//   eight       two words for each mma: word r / 2, byte 2 (r % 2) + i % 2
+//   f16         four words for each mma: word r, half i % 2
 //
-// A part is one plane behind the other: codes, high bits, scales, and what super-blocks of 256
-// share. In a plane one chunk lies behind the other, in a chunk scales lie by g, then row / 8:
+// A part is one plane behind the other: codes, high bits, scales, what super-blocks of 256 share,
+// and a power of two for each row. In a plane one chunk lies behind the other, in a chunk scales
+// lie by g, then row / 8; so do the powers:
 //
 //   kSmall       per 32 elements   f16 d                x = d (code - offset)
 //   kSmallMin    per 32            f16 d, m             x = d code + m
@@ -34,11 +35,16 @@ namespace ridge::cuda {
 //   kSuper16Min  per 16            u8 scale, min        x = (d scale) code - (dmin min)
 //                with per 256      f16 d, and dmin where there are mins
 //   kGroup       per 32, 64, 128   scale, bias          x = scale code + bias
+//   kNone        of f16                                 x = power f16
+//
+// Divided by its row's power, no element reaches 2^15, and so every one fits f16; the greatest of a
+// row of BF16 reaches 2^14, so that no element is rounded that is more than 2^-31 of it. Of F16 the
+// power is 1.
 
 constexpr int kTileRows = 16;
 constexpr int kTileChunk = 64;
 
-enum class Codes : uint8_t { kFour, kFive, kSix, kEight, kBF16, kF16 };
+enum class Codes : uint8_t { kFour, kFive, kSix, kEight, kF16 };
 enum class Scales : uint8_t {
     kNone,
     kSmall,
@@ -63,9 +69,8 @@ constexpr TileKind tile_kind(FormatId format) {
     switch (format) {
         case FormatId::kF32:
         case FormatId::kF16:
-            return {Codes::kF16, Scales::kNone, 0};
         case FormatId::kBF16:
-            return {Codes::kBF16, Scales::kNone, 0};
+            return {Codes::kF16, Scales::kNone, 0};
         case FormatId::kQ4_0:
             return {Codes::kFour, Scales::kSmall, 8};
         case FormatId::kQ4_1:
@@ -106,7 +111,6 @@ constexpr int code_bytes(Codes codes) {  // of a chunk
             return 512;
         case Codes::kEight:
             return 1024;
-        case Codes::kBF16:
         case Codes::kF16:
             return 2048;
     }
@@ -144,12 +148,12 @@ struct TileGeometry {
     // Of a part: chunks, and where its planes lie. 16 rows of the longest that a model has are no
     // more bytes than an int counts.
     int n_chunks = 0;
-    int high = 0, scales = 0, supers = 0;
+    int high = 0, scales = 0, supers = 0, powers = 0;
     int part_bytes = 0;
 };
 TileGeometry tile_geometry(const Tensor& weight);
 
-// Code k of row `row` of a part; bf16 and f16 as their bits.
+// Code k of row `row` of a part; f16 as its bits.
 RIDGE_HOST_DEVICE inline int tile_code(const TileGeometry& g, const uint8_t* part, int row,
                                        int64_t k) {
     const int64_t chunk = k / kTileChunk;
@@ -166,16 +170,14 @@ RIDGE_HOST_DEVICE inline int tile_code(const TileGeometry& g, const uint8_t* par
             return word(codes, 4 * lane + mma) >> nibble & 15;
         case Codes::kFive:
             return (word(codes, 4 * lane + mma) >> nibble & 15) |
-                   (word(high, lane) >> (4 * mma + r + half) & 1) << 4;
+                   (word(high, lane) >> (mma + 4 * r + half) & 1) << 4;
         case Codes::kSix:
             return (word(codes, 4 * lane + mma) >> nibble & 15) |
-                   (word(high, 2 * lane + mma / 2) >> (mma % 2 * 8 + 2 * r + half) & 3) << 4;
-        case Codes::kEight: {
-            const uint8_t* pair = codes + mma / 2 * 512;
-            const int at = 4 * lane + mma % 2 * 2;
-            return (word(pair, at) >> nibble & 15) | (word(pair, at + 1) >> nibble & 15) << 4;
-        }
-        case Codes::kBF16:
+                   (word(high, 2 * lane + mma / 2) >> (mma % 2 * 2 + 4 * r + half) & 3) << 4;
+        case Codes::kEight:
+            return word(codes + mma / 2 * 512, 4 * lane + mma % 2 * 2 + r / 2) >>
+                       (r % 2 * 16 + i % 2 * 8) &
+                   255;
         case Codes::kF16:
             return word(codes + 512 * mma, 4 * lane + r) >> half & 0xffff;
     }
@@ -192,13 +194,18 @@ RIDGE_HOST_DEVICE inline float tile_group_number(const TileGeometry& g, const ui
     return g.group_scale_f16 ? to_float(f16{bits}) : to_float(bf16{bits});
 }
 
+RIDGE_HOST_DEVICE inline float tile_power(const TileGeometry& g, const uint8_t* part, int row) {
+    return reinterpret_cast<const float*>(part + g.powers)[row % 8 * 2 + row / 8];
+}
+
 // Element k of a row, by the equations above, each operation rounded: what the format's own
-// decoding gives, bit for bit.
+// decoding gives, bit for bit, but for the least of BF16.
 RIDGE_HOST_DEVICE inline float tile_element(const TileGeometry& g, const uint8_t* part, int row,
                                             int64_t k) {
     const int code = tile_code(g, part, row, k);
-    if (g.kind.codes == Codes::kBF16) return to_float(bf16{static_cast<uint16_t>(code)});
-    if (g.kind.codes == Codes::kF16) return to_float(f16{static_cast<uint16_t>(code)});
+    if (g.kind.codes == Codes::kF16) {
+        return tile_power(g, part, row) * to_float(f16{static_cast<uint16_t>(code)});
+    }
     const int64_t chunk = k / kTileChunk, super = k / 256;
     const int place = row % 8 * 2 + row / 8;  // of the row among a chunk's scales
     const int block = static_cast<int>(k % kTileChunk) / 32,

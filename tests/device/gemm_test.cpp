@@ -24,8 +24,8 @@ using cuda::Epilogue;
 using cuda::GemmTiles;
 using cuda::ProductCall;
 
-// Operands are rounded to bf16.
-constexpr double kRounded = 1e-2;
+// Operands are rounded to f16, each by 2^-11 at most; scales of affine formats in f32, too.
+constexpr double kRounded = 1e-3;
 // Of elements that are judged together: each must be a number where the reference's is.
 constexpr float kFinite = 1e30f;
 
@@ -125,11 +125,55 @@ TEST(Gemm, agrees_with_the_reference_at_ragged_sizes) {
         expect_near_reference(runner, prompt_of(n_rows, 96, {{129, kQ8_0}}));
         expect_near_reference(runner, prompt_of(n_rows, 768, {{65, kQ4_K}, {31, kQ6_K, true}}));
     }
-    for (int64_t d_in : {1, 3, 17, 63, 64, 191, 9728}) {
+    for (int64_t d_in : {1, 3, 17, 63, 64, 191, 9728, 20001}) {
         expect_near_reference(runner, prompt_of(70, d_in, {{20, kBF16}, {20, kF16}}));
     }
     // More tiles than any device has multiprocessors.
     expect_near_reference(runner, prompt_of(600, 128, {{9000, kQ4_0}, {5000, kQ4_0}}));
+}
+
+// Rows and weights of f16's range, far from it, and of a range wider than f16 has.
+TEST(Gemm, agrees_with_the_reference_at_any_magnitude) {
+    Runner runner;
+    using enum FormatId;
+    struct Magnitude {
+        Fill fill;
+        float scale, weight_scale;
+    };
+    for (const CaseWeight& kind : kinds_of_weights()) {
+        std::vector<Magnitude> magnitudes = {{Fill::kNormal, 1e-30f, 1},
+                                             {Fill::kNormal, 1e30f, 1},
+                                             {Fill::kNormal, 1e-38f, 100},
+                                             {Fill::kOutlier, 1e6f, 1},
+                                             // The least scales of f16, and great ones.
+                                             {Fill::kNormal, 1, 1e-6f},
+                                             {Fill::kNormal, 1e-3f, 1e4f}};
+        if (kind.format == kBF16) {
+            magnitudes.push_back({Fill::kNormal, 1e25f, 1e-30f});
+            magnitudes.push_back({Fill::kNormal, 1e-25f, 1e30f});
+        }
+        for (const Magnitude& m : magnitudes) {
+            Case c = prompt_of(70, 256, {sized(kind, 33), sized(kind, 70, true)});
+            c.fill = m.fill, c.scale = m.scale, c.weight_scale = m.weight_scale;
+            SCOPED_TRACE(fmt::format("x {}, weights {}", m.scale, m.weight_scale));
+            expect_near_reference(runner, c);
+        }
+    }
+}
+
+// Products of zeros are the bias.
+TEST(Gemm, rows_of_zeros_give_the_bias) {
+    Runner runner;
+    for (const CaseWeight& kind : kinds_of_weights()) {
+        Case c = prompt_of(20, 256, {sized(kind, 33), sized(kind, 70, true)});
+        c.fill = Fill::kConstant, c.scale = 0;
+        const Outputs want = runner.run_reference(c);
+        for (const Size& size : kSizes) {
+            SCOPED_TRACE(
+                fmt::format("{}, {} tiles, RIDGE_SEED={}", c.name, size.name, test_seed()));
+            EXPECT_EQ(runner.run(c, size.matmul).values, want.values);
+        }
+    }
 }
 
 void expect_same_row(const Outputs& a, int64_t a_row, const Outputs& b, int64_t b_row) {
@@ -311,7 +355,7 @@ TEST(Gemm, multiplies_gate_and_up_of_normed_rows) {
                     }
                 }
                 EXPECT_GT(size, 0);
-                // The norm's sum is in another order, which may tip a rounding to bf16.
+                // The norm's sum is in another order, which may tip a rounding to f16.
                 EXPECT_LT(std::sqrt(error / size), 1e-3);
             }
         }

@@ -12,10 +12,13 @@
 namespace ridge::cuda {
 
 // Tokens lie in parts of 16, cut along k into chunks of 64 elements as weights are (cuda/tiles.h),
-// in bf16: of the sixteen elements that an mma multiplies, lane 4 g + t has 4 t to 4 t + 3 of token
-// g, then of token g + 8, in 16 bytes. Zeros stand in for tokens and elements that are not there.
+// in f16, times a power of two of each token that leaves its elements below 2^15: of the sixteen
+// elements that an mma multiplies, lane 4 g + t has 4 t to 4 t + 3 of token g, then of token g + 8,
+// in 16 bytes. Zeros stand in for tokens and elements that are not there.
 constexpr int kTokensOfPart = 16;
-constexpr int kOperandBytes = 2048;  // of a part's chunk in bf16, of tokens and of weights
+constexpr int kOperandBytes = code_bytes(Codes::kF16);  // of a part's chunk in f16
+static_assert(kOperandBytes == kTokensOfPart * kTileChunk * 2);
+constexpr int kPowerBytes = kTileRows * 4;  // of a part's powers
 
 // One weight of a call, and where its products go.
 struct GemmWeight {
@@ -29,8 +32,10 @@ struct GemmWeight {
 struct GemmArgs {
     GemmWeight weights[3];
     int n_weights, n_weight_tiles;
-    TileGeometry geometry;  // the same for all
-    const uint8_t* tokens;  // parts of bf16, [n_tokens / 16, n_chunks] of kOperandBytes
+    TileGeometry geometry;        // the same for all
+    bool weights_are_fresh;       // a kernel just before has made them
+    const uint8_t* tokens;        // parts of f16, [n_tokens / 16, n_chunks] of kOperandBytes
+    const float* token_inverses;  // [n_tokens, rounded up to 16]: of the powers
     int n_tokens, n_token_tiles;
     Epilogue epilogue;
     float* out;  // [n_tokens, ..]
@@ -54,36 +59,36 @@ struct GemmShape {
     static_assert(weight_parts % 2 == 0);  // half of gate, half of up
 };
 
-// A part's chunk of weights as it is fetched: codes, high bits, scales, what super-blocks share.
+// A part's chunk of weights as it is fetched: codes, high bits, scales, what super-blocks share,
+// and in the first of a part its powers.
 struct ChunkPlan {
-    int scales, supers, n_bytes;
+    int high, scales, supers, powers, n_bytes;
 };
-__host__ __device__ inline ChunkPlan chunk_plan(const TileGeometry& g) {
-    ChunkPlan plan;
-    plan.scales = code_bytes(g.kind.codes) + high_bytes(g.kind.codes);
-    const int n = g.kind.scales == Scales::kGroup ? 2 * 2 * kTileRows * g.group_scale_bytes
-                                                  : scale_bytes(g.kind.scales);
-    plan.supers = plan.scales + n;
-    plan.n_bytes = plan.supers + super_bytes(g.kind.scales);
+constexpr ChunkPlan chunk_plan(TileKind kind, int group_scale_bytes) {
+    ChunkPlan plan{};
+    plan.high = code_bytes(kind.codes);
+    plan.scales = plan.high + high_bytes(kind.codes);
+    plan.supers =
+        plan.scales + (kind.scales == Scales::kGroup ? 2 * 2 * kTileRows * group_scale_bytes
+                                                     : scale_bytes(kind.scales));
+    plan.powers = plan.supers + super_bytes(kind.scales);
+    plan.n_bytes = plan.powers + (kind.codes == Codes::kF16 ? 0 : kPowerBytes);
     return plan;
 }
 
 // Shared memory: rings of tokens and of weights; where weights are codes, two rooms of unpacked
-// ones and the scales of the chunk that is being unpacked.
+// ones.
 template <class Shape>
 struct GemmShared {
-    int weights, unpacked, scales, n_bytes;  // tokens at 0
+    int weights, unpacked, n_bytes;  // tokens at 0
 
     static constexpr int kUnpackedBytes = Shape::kBlockWeightParts * kOperandBytes;
-    static constexpr int kScaleBytes = 4 * kTileRows * 8;  // of a part: scale, add of each mma, row
 
-    __host__ __device__ explicit GemmShared(const TileGeometry& g) {
+    __host__ __device__ GemmShared(TileKind kind, int group_scale_bytes) {
+        const int n = chunk_plan(kind, group_scale_bytes).n_bytes;
         weights = Shape::kStages * Shape::kBlockTokenParts * kOperandBytes;
-        unpacked = weights + Shape::kStages * Shape::kBlockWeightParts * chunk_plan(g).n_bytes;
-        scales = n_bytes = unpacked;
-        if (g.kind.codes == Codes::kBF16) return;
-        scales += 2 * kUnpackedBytes;
-        n_bytes = scales + Shape::kBlockWeightParts * kScaleBytes;
+        unpacked = weights + Shape::kStages * Shape::kBlockWeightParts * n;
+        n_bytes = unpacked + (kind.codes == Codes::kF16 ? 0 : 2 * kUnpackedBytes);
     }
 };
 
@@ -131,66 +136,57 @@ struct GemmTile {
 // Brings chunks of a block's tiles, one behind the other and on from tile to tile, to rings of
 // shared memory. Parts that do not exist are left out: what is there instead ends in products that
 // nobody stores.
-template <Codes codes, class Shape>
+template <TileKind kind, class Shape>
 class GemmFeed {
   public:
     __device__ GemmFeed(const GemmArgs& a, uint8_t* shared)
         : a_(a),
-          plan_(chunk_plan(a.geometry)),
+          plan_(chunk_plan(kind, a.geometry.group_scale_bytes)),
           token_ring_(shared),
-          weight_ring_(shared + GemmShared<Shape>(a.geometry).weights) {
+          weight_ring_(shared + GemmShared<Shape>(kind, a.geometry.group_scale_bytes).weights),
+          beside_(a.geometry, plan_) {
         weights_.tile = tokens_.tile = static_cast<int>(blockIdx.x);
         find_weights(), find_tokens();
     }
 
     // The next chunk of the warp's part of weights.
     __device__ void fetch_weights() {
-        if (weights_.tile < n_tiles()) {
-            if (part_ != nullptr) {
-                copy_part(weight_ring_ +
-                          (weights_.slot * Shape::kBlockWeightParts + warp_of_thread()) *
-                              plan_.n_bytes);
-            }
-            if (weights_.advance(a_.geometry.n_chunks)) find_weights();
-        }
-        weights_.turn();
+        if (part_ != nullptr) copy_part();
+        codes_from_ += kCodes;
+        if (weights_.advance(a_.geometry.n_chunks)) find_weights();
     }
     // And of its parts of tokens.
     __device__ void fetch_tokens() {
-        if (tokens_.tile < n_tiles()) {
-            const int lane = lane_of_thread();
-            const int first = warp_of_thread() * Shape::kFetchedTokenParts;
-            uint8_t* to = token_ring_ +
-                          (tokens_.slot * Shape::kBlockTokenParts + first) * kOperandBytes +
-                          16 * lane;
-            const uint8_t* from = token_part_ + int64_t{tokens_.chunk} * kOperandBytes + 16 * lane;
+        constexpr int kParts = Shape::kFetchedTokenParts;
+        uint8_t* to =
+            token_ring_ +
+            (tokens_.slot * Shape::kBlockTokenParts + warp_of_thread() * kParts) * kOperandBytes +
+            16 * lane_of_thread();
+        const uint8_t* from = tokens_from_;
 #pragma unroll
-            for (int p = 0; p < Shape::kFetchedTokenParts; p++) {
-                if (p < n_token_parts_) {
+        for (int p = 0; p < kParts; p++, from += token_part_bytes(), to += kOperandBytes) {
+            if (p >= n_token_parts_) continue;
 #pragma unroll
-                    for (int at = 0; at < kOperandBytes; at += 512) {
-                        copy_async<16>(to + p * kOperandBytes + at,
-                                       from + p * token_part_bytes() + at);
-                    }
-                }
-            }
-            if (tokens_.advance(a_.geometry.n_chunks)) find_tokens();
+            for (int at = 0; at < kOperandBytes; at += 512) copy_async<16>(to + at, from + at);
         }
-        tokens_.turn();
+        tokens_from_ += kOperandBytes;
+        if (tokens_.advance(a_.geometry.n_chunks)) find_tokens();
     }
 
   private:
+    static constexpr int kCodes = code_bytes(kind.codes);
+
     // What is fetched next, and the slot of the ring that it goes to.
     struct Cursor {
         int tile, chunk = 0, slot = 0;
 
         // Whether that is of another tile.
         __device__ bool advance(int n_chunks) {
+            slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
             if (++chunk < n_chunks) return false;
             chunk = 0, tile += static_cast<int>(gridDim.x);
             return true;
         }
-        __device__ void turn() { slot = slot + 1 == Shape::kStages ? 0 : slot + 1; }
     };
 
     __device__ int n_tiles() const {
@@ -201,58 +197,74 @@ class GemmFeed {
     }
 
     __device__ void find_weights() {
-        part_ = nullptr;
+        part_ = codes_from_ = nullptr;
         if (weights_.tile >= n_tiles()) return;
         const WeightPart p = GemmTile<Shape>(a_, weights_.tile).part(a_, warp_of_thread());
         if (!p.exists) return;
         part_ = a_.weights[p.weight].data + int64_t{p.part} * a_.geometry.part_bytes;
+        codes_from_ = part_ + 16 * lane_of_thread();
     }
     __device__ void find_tokens() {
+        n_token_parts_ = 0;
         if (tokens_.tile >= n_tiles()) return;
         const int first = GemmTile<Shape>(a_, tokens_.tile).tokens * Shape::kBlockTokenParts +
                           warp_of_thread() * Shape::kFetchedTokenParts;
         n_token_parts_ = (a_.n_tokens + kTokensOfPart - 1) / kTokensOfPart - first;
-        token_part_ = a_.tokens + first * token_part_bytes();
+        tokens_from_ = a_.tokens + first * token_part_bytes() + 16 * lane_of_thread();
     }
 
-    __device__ void copy_part(uint8_t* to) const {
-        const TileGeometry& g = a_.geometry;
-        const int lane = lane_of_thread(), chunk = weights_.chunk;
-        constexpr int kCodes = code_bytes(codes), kHigh = high_bytes(codes);
-        const uint8_t* from = part_ + chunk * kCodes + 16 * lane;
-#pragma unroll
-        for (int at = 0; at < kCodes; at += 512) copy_async<16>(to + at + 16 * lane, from + at);
-        if constexpr (codes == Codes::kBF16 || codes == Codes::kF16) return;
-        if (16 * lane < kHigh) {
-            copy_async<16>(to + kCodes + 16 * lane, part_ + g.high + chunk * kHigh + 16 * lane);
-        }
-        if (g.kind.scales == Scales::kGroup) {
-            // Of both blocks of 32 elements, which may be of one group.
-            const int n = 2 * kTileRows * g.group_scale_bytes, at = 16 * (lane % 8);
-            const int block = lane / 8, group = (chunk * kTileChunk + 32 * block) / g.group_size;
-            if (block < 2 && at < n) {
-                copy_async<16>(to + plan_.scales + block * n + at,
-                               part_ + g.scales + group * n + at);
+    // What a lane copies of a chunk beside codes, 16 bytes: they lie one behind the other where
+    // they go to, and where they come from `step` bytes apart for every 2^shift chunks.
+    struct Beside {
+        int from = 0, step = 0, shift = 0;  // of a part
+        bool exists = false;
+
+        __device__ Beside(const TileGeometry& g, const ChunkPlan& plan) {
+            const int at = plan.high + 16 * lane_of_thread();
+            exists = at < plan.powers;
+            if (at < plan.scales) {
+                from = g.high + at - plan.high, step = high_bytes(kind.codes);
+            } else if (kind.scales == Scales::kGroup) {
+                // Of both blocks of 32 elements, which may be of one group.
+                const int n = 2 * kTileRows * g.group_scale_bytes, block = (at - plan.scales) / n;
+                const bool own = g.group_size == 32;
+                from = g.scales + (at - plan.scales) - (own ? 0 : block * n);
+                step = own ? 2 * n : n, shift = g.group_size == 128 ? 1 : 0;
+            } else if (at < plan.supers) {
+                from = g.scales + at - plan.scales, step = scale_bytes(kind.scales);
+            } else {
+                from = g.supers + at - plan.supers, step = super_bytes(kind.scales), shift = 2;
             }
-            return;
         }
-        const int n = scale_bytes(g.kind.scales), n_super = super_bytes(g.kind.scales);
-        if (16 * lane < n) {
-            copy_async<16>(to + plan_.scales + 16 * lane, part_ + g.scales + chunk * n + 16 * lane);
+    };
+
+    __device__ void copy_part() const {
+        const int lane = lane_of_thread(), chunk = weights_.chunk;
+        uint8_t* to =
+            weight_ring_ +
+            (weights_.slot * Shape::kBlockWeightParts + warp_of_thread()) * plan_.n_bytes +
+            16 * lane;
+#pragma unroll
+        for (int at = 0; at < kCodes; at += 512) copy_async<16>(to + at, codes_from_ + at);
+        if constexpr (kind.codes == Codes::kF16) return;
+        if (beside_.exists) {
+            copy_async<16>(to + kCodes,
+                           part_ + beside_.from + (chunk >> beside_.shift) * beside_.step);
         }
-        const int at = 16 * (lane - 16);
-        if (at >= 0 && at < n_super) {
-            copy_async<16>(to + plan_.supers + at, part_ + g.supers + chunk / 4 * n_super + at);
+        if (chunk == 0 && 16 * lane < kPowerBytes) {
+            copy_async<16>(to + plan_.powers, part_ + a_.geometry.powers + 16 * lane);
         }
     }
 
     const GemmArgs& a_;
     const ChunkPlan plan_;
     uint8_t *const token_ring_, *const weight_ring_;
+    const Beside beside_;
     Cursor weights_, tokens_;
-    const uint8_t* part_ = nullptr;        // of weights; null: there is none
-    const uint8_t* token_part_ = nullptr;  // the first of the warp's
-    int n_token_parts_ = 0;                // from that one on
+    const uint8_t* part_;         // of weights; null: there is none
+    const uint8_t* codes_from_;   // the lane's, of the next chunk
+    const uint8_t* tokens_from_;  // of the next chunk of the first part of tokens
+    int n_token_parts_;           // that exist, from that one on
 };
 
 }  // namespace ridge::cuda

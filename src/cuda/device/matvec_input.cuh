@@ -1,11 +1,12 @@
 #pragma once
 
-#include <cuda_bf16.h>
-
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "cuda/device/async.cuh"
+#include "cuda/device/block.cuh"
+#include "cuda/device/numbers.cuh"
 #include "cuda/product.h"
 #include "cuda/tiles.h"
 
@@ -14,15 +15,16 @@
 namespace ridge::cuda::matvec {
 
 constexpr int kColumns = 8;
-constexpr int kPartElements = 256;  // of x that a warp fetches at a time: a lane eight
+constexpr int kRoundChunks = 4;  // of x that a warp fetches at a time: a lane eight elements
 
 // Shared memory of a block, in bytes from its beginning; computed on the host, as all is that
 // threads would compute alike.
 struct SharedPlan {
-    // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: [blocks][4] float4. Squares
-    // of parts of x [n_rows][n_parts]. Sums of warps [2][n_warps][n_sides][kTileRows][kColumns].
-    int pitch, starts, squares, sums, n_bytes;
-    int n_parts;
+    // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: of one row [blocks] float2,
+    // else [blocks][4] float4. Inverse
+    // powers of warps' rows [n_warps][kColumns], and their squares [kColumns][n_warps]. Sums of
+    // warps [2][n_warps][n_sides][kTileRows][kColumns].
+    int pitch, starts, inverses, squares, sums, n_bytes;
 };
 
 // One weight of a call, and where its products go.
@@ -41,10 +43,10 @@ struct MatvecArgs {
     TileGeometry geometry;  // the same for all
     const float* x;         // [n_rows, d_in]
     int x_stride, d_in, n_rows;
-    bool x_is_aligned;  // to 16 bytes, all rows
-    const float* norm;  // [d_in]: x is normed with it first; or null
-    float eps;
-    float taken;  // what sums of codes have too much: so many times that of x
+    bool has_eights;             // rows of x are whole eights, aligned to 16 bytes
+    const float* norm;           // [d_in]: x is normed with it first; or null
+    float per_element, eps;      // 1 / d_in
+    float excess, upper_excess;  // of sums of codes (device/tile_codes.cuh)
     Epilogue epilogue;
     float* out;
     int out_stride;
@@ -64,157 +66,240 @@ __device__ inline int quad_place(int q) {
     return (q & ~15) + (q & 3) * 4 + (q >> 2 & 3);
 }
 
-// Elements k to k + 7 of a row; those past its end are 0.
+// Elements k to k + 7 of a row.
 struct Eight {
     float4 low, high;
 
     __device__ Eight() : low(make_float4(0, 0, 0, 0)), high(low) {}
-    __device__ void load(const float* row, int k, int d_in, bool aligned) {
-        if (aligned && k + 8 <= d_in) {
-            low = *reinterpret_cast<const float4*>(row + k);
-            high = *reinterpret_cast<const float4*>(row + k + 4);
-        } else {
-            auto at = [&](int i) { return k + i < d_in ? row[k + i] : 0.0f; };
-            low = make_float4(at(0), at(1), at(2), at(3));
-            high = make_float4(at(4), at(5), at(6), at(7));
-        }
+    __device__ void load(const float* at) {
+        low = reinterpret_cast<const float4*>(at)[0];
+        high = reinterpret_cast<const float4*>(at)[1];
+    }
+    // Of a row that may end before them, or lie anywhere.
+    __device__ void load_some(const float* at, int n) {
+        auto element = [&](int i) { return i < n ? at[i] : 0.0f; };
+        low = make_float4(element(0), element(1), element(2), element(3));
+        high = make_float4(element(4), element(5), element(6), element(7));
     }
 };
 
-// Brings the rows of x to shared memory as bf16, zeros behind the last column; where x is normed,
-// times `norm`, and the squares of each part; and what sums over each `block` elements begin with:
-// -taken times that of x. Warps take parts of 256 elements in turns, lanes eight neighbours each.
-// Starts of rows that are not there are left as they are, and end in sums that nobody reads.
-template <int block, int kWarps>
+// Brings the rows of x to shared memory, each warp what it multiplies itself: chunks first,
+// first + kWarps, ... of every row, as f16, times `norm` where x is normed, and times a power of
+// two, by which the greatest of them stays below 2^15. Beside it the inverse power; where x is
+// normed the sum of squares; and what sums over each `block` elements begin with: -excess times
+// that of x. Zeros stand behind the last column. Of rows that are not there nothing is written:
+// they end in sums that nobody reads.
+// kSingle: there is one row. kRowsOfThree: rows that registers have room for three rounds of.
+template <int block, int kWarps, bool kSingle, int kRowsOfThree>
 class XLoader {
   public:
     __device__ XLoader(const MatvecArgs& a, uint8_t* shared, int warp, int lane)
-        : a_(a), shared_(shared), lane_(lane), part_(warp) {
+        : a_(a),
+          shared_(shared),
+          warp_(warp),
+          lane_(lane),
+          k_((warp + lane / 8 * kWarps) * kTileChunk + lane % 8 * 8),
+          n_rounds_((a.geometry.n_chunks - warp + kWarps * kRoundChunks - 1) /
+                    (kWarps * kRoundChunks)) {
+        if (a.norm == nullptr || !a.has_eights) return;
         // What the kernel before has no part in.
-        if (a.norm == nullptr) return;
-        if (a.n_rows == 1) {
-            load_norms();
-        } else if (k_of(part_) < a.d_in) {
-            prefetch(a.norm + k_of(part_));
+        if (kSingle && k_ < a.d_in) first_norm_.load(a.norm + k_);
+        for (int i = kSingle ? 1 : 0; i < n_rounds_; i++) {
+            if (k_of(i) < a.d_in) prefetch(a.norm + k_of(i));
         }
     }
-    __device__ void run() {
-        if (a_.n_rows == 1) {
-            run_single();
+    __device__ void run() const {
+        if (n_rounds_ <= 0) return be_zero();
+        const int n_rows = kSingle ? 1 : a_.n_rows;
+        if (!a_.has_eights) {
+            for (int row = 0; row < n_rows; row++) take_any(row);
+        } else if (n_rounds_ > 3) {
+            for (int row = 0; row < n_rows; row++) take_long(row);
+        } else if constexpr (kSingle) {
+            if (n_rounds_ == 1) {
+                take<1, 1>(0);
+            } else {
+                take<1, 3>(0);
+            }
+        } else if (n_rounds_ == 1) {
+            for (int row = 0; row < n_rows; row += 4) take<4, 1>(row);
+        } else if (n_rounds_ == 2) {
+            for (int row = 0; row < n_rows; row += 2) take<2, 2>(row);
         } else {
-            run_many();
+            for (int row = 0; row < n_rows; row += kRowsOfThree) take<kRowsOfThree, 3>(row);
         }
     }
 
   private:
-    struct Piece {
-        int row, part, k;
-    };
-
-    __device__ int k_of(int part) const { return part * kPartElements + 8 * lane_; }
-
-    // Parts of a single row, two at a time.
-    __device__ __forceinline__ void load_norms() {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (part_ + i * kWarps < a_.plan.n_parts) {
-                norms_[i].load(a_.norm, k_of(part_ + i * kWarps), a_.d_in, true);
-            }
-        }
+    // Of a warp that multiplies nothing.
+    __device__ void be_zero() const {
+        if (lane_ >= (kSingle ? 1 : a_.n_rows)) return;
+        *inverse_of(lane_) = 0;
+        if (a_.norm != nullptr) *square_of(lane_) = 0;
     }
-    __device__ __forceinline__ void run_single() {
-        while (part_ < a_.plan.n_parts) {
-            const int next = part_ + kWarps;
-            Eight x[2];
-            x[0].load(a_.x, k_of(part_), a_.d_in, a_.x_is_aligned);
-            if (next < a_.plan.n_parts) x[1].load(a_.x, k_of(next), a_.d_in, a_.x_is_aligned);
-            place({0, part_, k_of(part_)}, x[0], norms_[0]);
-            if (next >= a_.plan.n_parts) return;  // of all lanes
-            place({0, next, k_of(next)}, x[1], norms_[1]);
-            part_ = next + kWarps;
-            if (a_.norm != nullptr) load_norms();
-        }
+    __device__ float* inverse_of(int row) const {
+        return reinterpret_cast<float*>(shared_ + a_.plan.inverses) + warp_ * kColumns + row;
     }
-    // Of several rows, row after row of a part, four at a time.
-    __device__ __forceinline__ void run_many() {
-        constexpr int kAtOnce = 4;
-        int row = 0;
-        while (part_ < a_.plan.n_parts) {
-            Piece pieces[kAtOnce];
-            Eight x[kAtOnce];
+    __device__ float* square_of(int row) const {
+        return reinterpret_cast<float*>(shared_ + a_.plan.squares) + row * kWarps + warp_;
+    }
+
+    __device__ int k_of(int round) const {
+        return k_ + round * (kWarps * kRoundChunks * kTileChunk);
+    }
+    // Rows `first` to first + kRows - 1, those of them that are there, of up to kRounds rounds.
+    // All that has_eights.
+    template <int kRows, int kRounds>
+    __device__ __forceinline__ void take(int first) const {
+        Eight x[kRows][kRounds];
 #pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                pieces[i] = {row, part_, k_of(part_)};
-                if (part_ < a_.plan.n_parts) {
-                    x[i].load(a_.x + row * a_.x_stride, pieces[i].k, a_.d_in, a_.x_is_aligned);
+        for (int i = 0; i < kRows; i++) {
+            const float* row = a_.x + (first + i) * a_.x_stride;
+#pragma unroll
+            for (int round = 0; round < kRounds; round++) {
+                if ((kSingle || first + i < a_.n_rows) && k_of(round) < a_.d_in) {
+                    x[i][round].load(row + k_of(round));
                 }
-                if (++row == a_.n_rows) row = 0, part_ += kWarps;
             }
+        }
 #pragma unroll
-            for (int i = 0; i < kAtOnce; i++) {
-                if (pieces[i].part >= a_.plan.n_parts) return;  // of all lanes
+        for (int i = 0; i < kRows; i++) {
+            const int row = first + i;
+            if (!kSingle && row >= a_.n_rows) return;  // of all lanes
+            float square = 0, greatest = 0;
+#pragma unroll
+            for (int round = 0; round < kRounds; round++) {
                 Eight norm;
-                if (a_.norm != nullptr) norm.load(a_.norm, pieces[i].k, a_.d_in, true);
-                place(pieces[i], x[i], norm);
+                if (kSingle && round == 0) {
+                    norm = first_norm_;
+                } else if (a_.norm != nullptr && k_of(round) < a_.d_in) {
+                    norm.load(a_.norm + k_of(round));
+                }
+                weigh(x[i][round], norm, square, greatest);
+            }
+            const float power = power_for(row, greatest);
+#pragma unroll
+            for (int round = 0; round < kRounds; round++) {
+                if (round < n_rounds_) place(row, round, x[i][round], power);
+            }
+            add_squares(row, square);
+        }
+    }
+    // A row of more rounds than registers hold: it is loaded twice, the second time from the first
+    // cache. It has_eights.
+    __device__ __forceinline__ void take_long(int row) const {
+        constexpr int kAtOnce = 3;
+        float square = 0, greatest = 0, power = 0;
+#pragma unroll 1
+        for (int pass = 0; pass < 2; pass++) {
+            if (pass == 1) {
+                power = power_for(row, greatest);
+                add_squares(row, square);
+            }
+#pragma unroll 1
+            for (int first = 0; first < n_rounds_; first += kAtOnce) {
+                Eight x[kAtOnce];
+#pragma unroll
+                for (int i = 0; i < kAtOnce; i++) {
+                    const int k = k_of(first + i);
+                    if (k < a_.d_in) x[i].load(a_.x + row * a_.x_stride + k);
+                }
+#pragma unroll
+                for (int i = 0; i < kAtOnce; i++) {
+                    const int k = k_of(first + i);
+                    Eight norm;
+                    if (a_.norm != nullptr && k < a_.d_in) norm.load(a_.norm + k);
+                    weigh(x[i], norm, square, greatest);
+                    if (pass == 1 && first + i < n_rounds_) place(row, first + i, x[i], power);
+                }
             }
         }
     }
-    __device__ __forceinline__ void place(const Piece& piece, Eight x, const Eight& norm) const {
-        const SharedPlan& plan = a_.plan;
-        float square = 0;
-        if (a_.norm != nullptr) {
-            square = x.low.x * x.low.x;
-            square = fmaf(x.low.y, x.low.y, square), square = fmaf(x.low.z, x.low.z, square);
-            square = fmaf(x.low.w, x.low.w, square), square = fmaf(x.high.x, x.high.x, square);
-            square = fmaf(x.high.y, x.high.y, square), square = fmaf(x.high.z, x.high.z, square);
-            square = fmaf(x.high.w, x.high.w, square);
-            x.low = make_float4(x.low.x * norm.low.x, x.low.y * norm.low.y, x.low.z * norm.low.z,
-                                x.low.w * norm.low.w);
-            x.high = make_float4(x.high.x * norm.high.x, x.high.y * norm.high.y,
-                                 x.high.z * norm.high.z, x.high.w * norm.high.w);
+    // A row of any length that lies anywhere; it is loaded twice.
+    __device__ __forceinline__ void take_any(int row) const {
+        float square = 0, greatest = 0, power = 0;
+#pragma unroll 1
+        for (int i = 0; i < 2 * n_rounds_; i++) {
+            const bool places = i >= n_rounds_;
+            const int round = places ? i - n_rounds_ : i, k = k_of(round);
+            if (i == n_rounds_) {
+                power = power_for(row, greatest);
+                add_squares(row, square);
+            }
+            Eight x, norm;
+            x.load_some(a_.x + row * a_.x_stride + k, a_.d_in - k);
+            if (a_.norm != nullptr) norm.load_some(a_.norm + k, a_.d_in - k);
+            weigh(x, norm, square, greatest);
+            if (places) place(row, round, x, power);
         }
-        const __nv_bfloat162 pairs[4] = {
-            __floats2bfloat162_rn(x.low.x, x.low.y), __floats2bfloat162_rn(x.low.z, x.low.w),
-            __floats2bfloat162_rn(x.high.x, x.high.y), __floats2bfloat162_rn(x.high.z, x.high.w)};
-        const bool is_there = piece.k < a_.geometry.n_chunks * kTileChunk;
+    }
+    // The power of two that a row is multiplied by: 2^(14 - e), where the greatest of its elements
+    // is 2^e or more. e is at least -112, so that neither the power nor its inverse, which it
+    // places, is subnormal.
+    __device__ __forceinline__ float power_for(int row, float greatest) const {
+        const uint32_t bits = __reduce_max_sync(kAllLanes, __float_as_uint(greatest));
+        const uint32_t e = std::max(bits >> 23, 15u);
+        if (lane_ == 0) *inverse_of(row) = __uint_as_float((e - 14) << 23);
+        return __uint_as_float((268 - e) << 23);
+    }
+    __device__ __forceinline__ void add_squares(int row, float square) const {
+        if (a_.norm == nullptr) return;
+        square = warp_sum(square);
+        if (lane_ == 0) *square_of(row) = square;
+    }
+    // x times the norm, its squares before, and the greatest of it behind.
+    __device__ __forceinline__ void weigh(Eight& x, const Eight& norm, float& square,
+                                          float& greatest) const {
+        if (a_.norm != nullptr) {
+            square = fmaf(x.low.x, x.low.x, square), square = fmaf(x.low.y, x.low.y, square);
+            square = fmaf(x.low.z, x.low.z, square), square = fmaf(x.low.w, x.low.w, square);
+            square = fmaf(x.high.x, x.high.x, square), square = fmaf(x.high.y, x.high.y, square);
+            square = fmaf(x.high.z, x.high.z, square), square = fmaf(x.high.w, x.high.w, square);
+            x.low.x *= norm.low.x, x.low.y *= norm.low.y, x.low.z *= norm.low.z;
+            x.low.w *= norm.low.w, x.high.x *= norm.high.x, x.high.y *= norm.high.y;
+            x.high.z *= norm.high.z, x.high.w *= norm.high.w;
+        }
+        auto note = [&](float value) { greatest = fmaxf(greatest, fabsf(value)); };
+        note(x.low.x), note(x.low.y), note(x.low.z), note(x.low.w);
+        note(x.high.x), note(x.high.y), note(x.high.z), note(x.high.w);
+    }
+    __device__ __forceinline__ void place(int row, int round, const Eight& x, float power) const {
+        const uint32_t words[4] = {two_f16(x.low.x * power, x.low.y * power),
+                                   two_f16(x.low.z * power, x.low.w * power),
+                                   two_f16(x.high.x * power, x.high.y * power),
+                                   two_f16(x.high.z * power, x.high.w * power)};
+        const int k = k_of(round);
+        const bool is_there = k < a_.geometry.n_chunks * kTileChunk;
         if (is_there) {
-            uint32_t words[4];
-            memcpy(words, pairs, sizeof words);
-            auto* to = reinterpret_cast<uint2*>(shared_ + piece.row * plan.pitch) +
-                       quad_place(piece.k / 4);
+            auto* to = reinterpret_cast<uint2*>(shared_ + row * a_.plan.pitch) + quad_place(k / 4);
             to[0] = make_uint2(words[0], words[1]);
             to[4] = make_uint2(words[2], words[3]);  // quad_place of the next, which is odd
         }
         if constexpr (block > 0) {
             float sum = 0;
 #pragma unroll
-            for (const __nv_bfloat162& pair : pairs) {
-                const float2 two = __bfloat1622float2(pair);
+            for (const uint32_t word : words) {
+                const float2 two = floats_of_f16(word);
                 sum += two.x + two.y;
             }
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            if constexpr (block == 32) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            sum += __shfl_xor_sync(kAllLanes, sum, 1);
+            if constexpr (block == 32) sum += __shfl_xor_sync(kAllLanes, sum, 2);
             constexpr int kLanes = block / 8;
-            if (is_there && lane_ % kLanes < 2) {  // both copies
-                auto* starts = reinterpret_cast<float*>(shared_ + plan.starts);
-                starts[(piece.k / block * 4 + piece.row / 2) * 4 + lane_ % kLanes * 2 +
-                       piece.row % 2] = -a_.taken * sum;
-            }
-        }
-        if (a_.norm != nullptr) {
-            for (int l = 16; l > 0; l /= 2) square += __shfl_xor_sync(0xffffffffu, square, l);
-            if (lane_ == 0) {
-                reinterpret_cast<float*>(
-                    shared_ + plan.squares)[piece.row * plan.n_parts + piece.part] = square;
+            if (is_there && lane_ % kLanes < 2) {
+                const bool upper = lane_ % kLanes == 1;
+                auto* starts = reinterpret_cast<float*>(shared_ + a_.plan.starts);
+                const int at = kSingle ? 2 * (k / block) + (upper ? 1 : 0)
+                                       : (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
+                starts[at] = -(upper ? a_.upper_excess : a_.excess) * sum;
             }
         }
     }
 
     const MatvecArgs& a_;
     uint8_t* const shared_;
-    const int lane_;
-    int part_;  // that is loaded next
-    Eight norms_[2];
+    const int warp_, lane_;
+    const int k_, n_rounds_;
+    Eight first_norm_;
 };
 
 }  // namespace ridge::cuda::matvec

@@ -34,26 +34,6 @@ __device__ inline void load_transposed(uint32_t (&x)[4], SharedAddress row) {
                  : "memory");
 }
 
-// As mma_bf16 (device/mma.cuh), of f16.
-__device__ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-// Two float32 rounded to nearest even, the first in the lower half.
-__device__ inline uint32_t two_f16(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-__device__ inline uint32_t two_bf16(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // Codes 2 `half` and 2 `half` + 1 of four int8 times two f16 scales, rounded once. A code, of 128
 // more, becomes the lowest bits of the mantissa of 1024.
 __device__ inline uint32_t scaled_codes(uint32_t codes, int half, uint32_t scales) {

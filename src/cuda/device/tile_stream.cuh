@@ -49,10 +49,14 @@ __device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, c
 }
 
 // Scales of a chunk for rows g and g + 8, and what they make of the sums of a block: `sums`, of
-// each row's two columns, began at -taken * x, x being the column's sum over the block's elements
-// and taken what codes have too much (start), so that
+// each row's two columns, began at -excess * x, x being the column's sum over the block's elements
+// and excess what codes have too much (start), so that
 //   total += scale * sums + add * x
-// `per_start` is -1 / taken.
+// of row g + 8 kUpper times (tile_codes.cuh). PerStart is kUpper / -excess; formats that add
+// something have no offset, so that the excess is kBias.
+struct PerStart {
+    float lower, upper;
+};
 __device__ inline void add_scaled_sums(float scale, const float* sums, float* total) {
     total[0] = fmaf(scale, sums[0], total[0]);
     total[1] = fmaf(scale, sums[1], total[1]);
@@ -126,7 +130,7 @@ struct StreamedScales<Scales::kNone> {
 template <>
 struct StreamedScales<Scales::kSmall> : ScalePlanes<Scales::kSmall, uint2> {
     // small: row g: blocks 0, 1; row g + 8
-    __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
+    __device__ void apply(int block, PerStart, const float (&)[4], const float (&sums)[4],
                           float (&total)[4]) const {
         const float2 a = floats_of_f16(small.x), b = floats_of_f16(small.y);
         add_scaled_sums(block == 0 ? a.x : a.y, sums, total);
@@ -137,12 +141,12 @@ struct StreamedScales<Scales::kSmall> : ScalePlanes<Scales::kSmall, uint2> {
 template <>
 struct StreamedScales<Scales::kSmallMin> : ScalePlanes<Scales::kSmallMin, uint4> {
     // small: row g: d, m of block 0, of block 1; row g + 8
-    __device__ void apply(int block, float per_start, const float (&start)[4],
+    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         const float2 a = floats_of_f16(block == 0 ? small.x : small.y),
                      b = floats_of_f16(block == 0 ? small.z : small.w);
-        add_scaled_sums(a.x, a.y * per_start, sums, start, total);
-        add_scaled_sums(b.x, b.y * per_start, sums + 2, start, total + 2);
+        add_scaled_sums(a.x, a.y * per_start.lower, sums, start, total);
+        add_scaled_sums(b.x, b.y * per_start.upper, sums + 2, start, total + 2);
     }
 };
 
@@ -150,10 +154,10 @@ template <>
 struct StreamedScales<Scales::kSuper> : ScalePlanes<Scales::kSuper, uint2, uint2> {
     // small: row g: scale, min of block 0, of block 1; row g + 8
     // super: row g: d, dmin; row g + 8
-    __device__ void apply(int block, float per_start, const float (&start)[4],
+    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        const float min_a = -a.y * per_start, min_b = -b.y * per_start;
+        const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
         add_scaled_sums(a.x * byte_of(small.x, 2 * block), min_a * byte_of(small.x, 2 * block + 1),
                         sums, start, total);
         add_scaled_sums(b.x * byte_of(small.y, 2 * block), min_b * byte_of(small.y, 2 * block + 1),
@@ -165,7 +169,7 @@ template <>
 struct StreamedScales<Scales::kSuper16> : ScalePlanes<Scales::kSuper16, uint2, uint32_t> {
     // small: row g: scales of the four mma; row g + 8
     // super: d of row g, of row g + 8
-    __device__ void apply(int block, float, const float (&)[4], const float (&sums)[4],
+    __device__ void apply(int block, PerStart, const float (&)[4], const float (&sums)[4],
                           float (&total)[4]) const {
         const float2 d = floats_of_f16(super);
         add_scaled_sums(d.x * signed_byte_of(small.x, block), sums, total);
@@ -177,10 +181,10 @@ template <>
 struct StreamedScales<Scales::kSuper16Min> : ScalePlanes<Scales::kSuper16Min, uint4, uint2> {
     // small: row g: scale, min of the four mma; row g + 8
     // super: row g: d, dmin; row g + 8
-    __device__ void apply(int block, float per_start, const float (&start)[4],
+    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        const float min_a = -a.y * per_start, min_b = -b.y * per_start;
+        const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
         const uint32_t first = block < 2 ? small.x : small.y,
                        second = block < 2 ? small.z : small.w;
         const int at = block % 2 * 2;
@@ -211,14 +215,14 @@ struct StreamedScales<Scales::kGroup, T> {
         w[0] = load_once<Pair>(from.scales + apart * from.group_step);
         w[1] = load_once<Pair>(from.scales + apart * from.group_step + from.group_block);
     }
-    __device__ void apply(int block, float per_start, const float (&start)[4],
+    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
         T of_block[4];
         memcpy(of_block, &w[block], sizeof of_block);
-        add_scaled_sums(group_number(of_block[0]), group_number(of_block[1]) * per_start, sums,
-                        start, total);
-        add_scaled_sums(group_number(of_block[2]), group_number(of_block[3]) * per_start, sums + 2,
-                        start, total + 2);
+        add_scaled_sums(group_number(of_block[0]), group_number(of_block[1]) * per_start.lower,
+                        sums, start, total);
+        add_scaled_sums(group_number(of_block[2]), group_number(of_block[3]) * per_start.upper,
+                        sums + 2, start, total + 2);
     }
 };
 
@@ -227,9 +231,13 @@ template <Codes kCodes, Scales kScales, class T = void>
 struct StreamedChunk {
     using Scaling = StreamedScales<kScales, T>;
     static constexpr int kBlock = Scaling::kBlock;
-    // What is taken away from the sums of codes: the bias of ChunkCodes; a format's own offset is
-    // added.
-    static constexpr int kBias = ChunkCodes<kCodes>::kBias;
+    static constexpr int kUpper = ChunkCodes<kCodes>::kUpper;
+    // Whether products are multiplied by the powers of the weight's rows.
+    static constexpr bool kHasPowers = kCodes == Codes::kF16;
+
+    static constexpr float excess(bool upper, int offset) {
+        return excess_of<kCodes>(upper, offset);
+    }
 
     ChunkCodes<kCodes> codes;
     Scaling scales;
@@ -262,31 +270,44 @@ struct StreamedChunk {
         scales.load(from, apart);
     }
 
-    // total += the chunk's 16 rows times the columns of x. x: the lane's sixteen elements of its
-    // column; starts: of the chunk's blocks, [..][4 t] {column 2 t, 2 t + 1, and both again}.
-    __device__ void multiply(const uint4 (&x)[2], const float4* starts, float per_start, int lane,
+    // What the sums of block `block` of the chunk begin with, in columns 2 t and 2 t + 1 of a lower
+    // and of an upper row: starts are [block] {lower, upper} of a single row, else
+    // [block][t] {2 t, 2 t + 1, of lower rows, both of upper rows}.
+    template <bool kSingle>
+    static __device__ void load_start(const float* starts, int block, int lane, float (&to)[4]) {
+        if constexpr (kSingle) {
+            const float2 start = reinterpret_cast<const float2*>(starts)[block];
+            to[0] = to[1] = start.x, to[2] = to[3] = start.y;
+        } else {
+            const float4 start = reinterpret_cast<const float4*>(starts)[4 * block + lane % 4];
+            to[0] = start.x, to[1] = start.y, to[2] = start.z, to[3] = start.w;
+        }
+    }
+
+    // total += the chunk's 16 rows times the columns of x, kUpper times of the upper rows. x: the
+    // lane's sixteen elements of its column; starts: of the chunk's blocks.
+    template <bool kSingle>
+    __device__ void multiply(const uint4 (&x)[2], const float* starts, int lane,
                              float (&total)[4]) const {
         auto multiply_sixteen = [&](int m, float(&to)[4]) {
             const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
-#pragma unroll
-            for (int p = 0; p < ChunkCodes<kCodes>::kParts; p++) {
-                uint32_t operand[4];
-                codes.operand(m, p, operand);
-                mma_bf16(to, operand, b);
-            }
+            uint32_t operand[4];
+            codes.operand(m, operand);
+            mma_f16(to, operand, b);
         };
         if constexpr (kBlock == 0) {
 #pragma unroll
             for (int m = 0; m < 4; m++) multiply_sixteen(m, total);
         } else {
             constexpr int kMmas = kBlock / 16, kBlocks = 4 / kMmas;
+            constexpr float kPerBias = -1.0f / ChunkCodes<kCodes>::kBias;
+            constexpr PerStart kPerStart{kPerBias, kUpper * kPerBias};
             float starts_of[kBlocks][4], sums[kBlocks][4];
 #pragma unroll
             for (int block = 0; block < kBlocks; block++) {
-                const float4 start = starts[4 * block + lane % 4];
-                const float four[4] = {start.x, start.y, start.z, start.w};
+                load_start<kSingle>(starts, block, lane, starts_of[block]);
 #pragma unroll
-                for (int i = 0; i < 4; i++) starts_of[block][i] = sums[block][i] = four[i];
+                for (int i = 0; i < 4; i++) sums[block][i] = starts_of[block][i];
             }
 #pragma unroll
             for (int i = 0; i < kMmas; i++) {
@@ -297,7 +318,7 @@ struct StreamedChunk {
             }
 #pragma unroll
             for (int block = 0; block < kBlocks; block++) {
-                scales.apply(block, per_start, starts_of[block], sums[block], total);
+                scales.apply(block, kPerStart, starts_of[block], sums[block], total);
             }
         }
     }
