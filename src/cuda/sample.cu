@@ -129,9 +129,11 @@ __device__ bool is_last_of_row(int32_t* arrivals, int* number) {
 // first level cache.
 class RowSampler {
   public:
-    __device__ RowSampler(const SampleTask& task, int64_t row, const BlockRoom& room)
+    __device__ RowSampler(const SampleTask& task, int64_t row, const RowDraw& draw,
+                          DrawnRow* result, const BlockRoom& room)
         : task_(task),
-          draw_(task.places.draws[row]),
+          draw_(draw),
+          result_(result),
           row_(row),
           logits_(task.logits + row * task.stride),
           room_(room),
@@ -154,6 +156,7 @@ class RowSampler {
 
     const SampleTask& task_;
     const RowDraw& draw_;
+    DrawnRow* const result_;
     const int64_t row_;
     const float* logits_;
     const BlockRoom room_;
@@ -378,7 +381,7 @@ __device__ int RowSampler::draw_from_list(double total, double total_t) {
 
 // Of a row that has been drawn, or could not be; n_top of the list's first are written beside it.
 __device__ void RowSampler::write(DrawnRow::Status status, Candidate drawn, int n_top) {
-    DrawnRow& result = task_.places.drawn_row(row_);
+    DrawnRow& result = *result_;
     for (int i = static_cast<int>(threadIdx.x); i < n_top; i += kSampleThreads) {
         const Candidate c = shared_.list[i];
         const double logit = logit_of(c);
@@ -430,10 +433,14 @@ __global__ void __launch_bounds__(kSampleThreads) sample_rows(SampleTask task) {
     __shared__ Shared shared;
     __shared__ double partial[32];
     __shared__ int number;
+    __shared__ RowDraw draw;
+    __shared__ DrawnRow* result;
+    const int64_t row = blockIdx.y;
+    // No kernel of the step has written these.
+    if (threadIdx.x == 0) draw = task.places.draws[row], result = &task.places.drawn->row(row);
+    __syncthreads();  // how the row is drawn is known
     wait_for_previous_kernel();
     let_next_kernel_start();
-    const int64_t row = blockIdx.y;
-    const RowDraw& draw = task.places.draws[row];
     const auto first = static_cast<int>(blockIdx.x) * kChunk;
     if (draw.n_biases > 0 || draw.n_history > 0) {
         change_logits(task.logits + row * task.stride + first, first,
@@ -441,7 +448,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_rows(SampleTask task) {
     }
     scan_group(task, row, static_cast<int>(blockIdx.x) * kSampleWarps + warp_of_thread(), draw);
     if (!is_last_of_row(task.places.arrivals + row, &number)) return;
-    RowSampler(task, row, {&shared, partial, &number}).sample();
+    RowSampler(task, row, draw, result, {&shared, partial, &number}).sample();
 }
 
 // Of elements of 8 bytes, at a row's beginning.
@@ -512,6 +519,8 @@ void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
         const bool has_moved = sampling.add(rows, logits.n_cols, *c.packet, c.stream);
         CHECK(!has_moved || c.graphs == nullptr);
         c.packet->send(c.stream, sampling.slot(), sampling.places().tokens);
+        // In a step other kernels lie between.
+        check(cudaStreamSynchronize(c.stream), "sample");
     }
     if (!sampling.take_drawn_by_step()) enqueue_sample(s, logits);
     sampling.expect(rows, drawn);

@@ -35,6 +35,10 @@ struct DrawnRow {
 struct DrawnPlace {
     std::byte* rows;  // [n_rows, stride] DrawnRow
     int64_t stride;
+
+    __host__ __device__ DrawnRow& row(int64_t i) const {
+        return *reinterpret_cast<DrawnRow*>(rows + i * stride);
+    }
 };
 
 // Device addresses.
@@ -44,10 +48,6 @@ struct SamplePlaces {
     int32_t* arrivals;  // [n_rows] 0 between steps: blocks of a row that have done their part
     const DrawnPlace* drawn;
     Token* tokens;  // [n_rows] drawn, which the next step may take
-
-    __device__ DrawnRow& drawn_row(int64_t row) const {
-        return *reinterpret_cast<DrawnRow*>(drawn->rows + row * drawn->stride);
-    }
 };
 
 // Keeps at fixed device addresses how a step's rows are drawn, and gives back what was. Steps take

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMaxRuns)
     if (drawn < last) drawn = walk.find(runs.mass_t, total_t, true);
     drawn = walk.at_least(min(max(drawn, last), state.best));
     if (run != 0) return;
-    DrawnRow& result = task.places.drawn_row(row);
+    DrawnRow& result = task.places.drawn->row(row);
     result.token = task.places.tokens[row] = token_of(drawn);
     if (draw.n_logprobs >= 0) {
         result.logprob = static_cast<float>(static_cast<double>(logit_of(drawn)) - state.log_total);
