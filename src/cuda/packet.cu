@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checked_math.h"
 #include "cuda/check.h"
 #include "cuda/memory.h"
 #include "cuda/packet.h"
@@ -35,16 +36,16 @@ void Packet::clear() {
 std::byte* Packet::add_bytes(void* to, int64_t n_bytes, bool holds_tokens) {
     CHECK(delivery_.n_pieces < kMostPieces && n_bytes % 4 == 0);
     const size_t at = content_.size();
-    delivery_.pieces[delivery_.n_pieces++] = {to, static_cast<int32_t>(2 * at),
+    delivery_.pieces[delivery_.n_pieces++] = {to, static_cast<int32_t>(at / 4),
                                               static_cast<int32_t>(n_bytes / 4), holds_tokens};
-    content_.resize(at + static_cast<size_t>((n_bytes + 7) / 8));
-    return reinterpret_cast<std::byte*>(content_.data() + at);
+    content_.resize(at + static_cast<size_t>(round_up(n_bytes, 8)));
+    return content_.data() + at;
 }
 
 const Delivery& Packet::close(int slot, const Token* drawn) {
     constexpr size_t kLeastPinned = 64 << 10;
     CHECK(delivery_.n_pieces > 0);
-    const size_t n_bytes = content_.size() * sizeof(uint64_t);
+    const size_t n_bytes = content_.size();
     delivery_.pinned = nullptr, delivery_.drawn = drawn;
     if (n_bytes <= sizeof delivery_.within) {
         std::memcpy(delivery_.within, content_.data(), n_bytes);

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Packet {
   private:
     std::byte* add_bytes(void* to, int64_t n_bytes, bool holds_tokens);
 
-    std::vector<uint64_t> content_;
+    std::vector<std::byte> content_;  // pieces begin at multiples of 8
     Delivery delivery_{};
     bool is_ready_ = false;  // the kernel, to be launched
     std::array<Buffer, kSlots> pinned_;
