@@ -179,21 +179,22 @@ __device__ __forceinline__ void run_item(const S& s, const DecodeRows& a, const 
                                          const Item& item, const Room<S>& room, bool waits,
                                          int warp, int lane) {
     // What the loop over units brings is on its way while the kernel waits.
-    auto attend = [&](auto&&... feed) {
+    auto attend = [&](auto&... tensor) {
         NewHeads<S> rows(s, a, heads, item, warp, lane);
         if (waits) wait_for_previous_kernel();
         rows.put(room);
         __syncthreads();  // queries are there, and the newest position
         keep_newest(s, a, heads, item, room, warp, lane);
         if constexpr (S::kIsTensor) {
-            attend_units(s, item, room, feed..., warp, lane);
+            attend_units(s, item, room, tensor..., warp);
         } else {
             attend_units(s, a, heads.kv_head, item, room, warp, lane);
         }
     };
     if constexpr (S::kIsTensor) {
         Feed<S> feed(s, a, item, heads.kv_head, room.warps + warp * S::warp_bytes(s.d), warp, lane);
-        attend(feed);
+        Units<S> units(s, room, lane);
+        attend(feed, units);
     } else {
         attend();
     }
@@ -208,7 +209,7 @@ __device__ __forceinline__ void run_item(const S& s, const DecodeRows& a, const 
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocksAnSm)
     attend_decode_rows_kernel(const __grid_constant__ DecodeRows a) {
-    extern __shared__ float4 shared[];
+    extern __shared__ __align__(128) float4 shared[];  // pieces of units alternate in 128 bytes
     const S s(a.kv);
     const Room<S> room(s, reinterpret_cast<std::byte*>(shared));
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksAnSm)
 // A kernel, and what its launches need.
 struct Kernel {
     void (*run)(DecodeRows);
-    int n_threads, blocks_an_sm, shared_bytes;
+    int n_threads, blocks_an_sm, shared_bytes;  // blocks: as registers have room for
 };
 
 template <class S>
@@ -248,14 +249,17 @@ Kernel kernel_of_type(int d) {
     return kernel_of_shape<TensorShape<kAny, type, kHeads, 4>>(d);
 }
 template <int kHeads>
-Kernel kernel_of(const KvLayer& kv) {
+Kernel kernel_of(const Context& c, const KvLayer& kv) {
     const int d = kv.d_head;
+    Kernel kernel{};
     if (kv.k_dtype == kv.v_dtype && d % 16 == 0) {
-        if (kv.k_dtype == DType::kF16) return kernel_of_type<DType::kF16, kHeads>(d);
-        if (kv.k_dtype == DType::kBF16) return kernel_of_type<DType::kBF16, kHeads>(d);
-        if (kv.k_dtype == DType::kQ8_0) return kernel_of_type<DType::kQ8_0, kHeads>(d);
+        if (kv.k_dtype == DType::kF16) kernel = kernel_of_type<DType::kF16, kHeads>(d);
+        if (kv.k_dtype == DType::kBF16) kernel = kernel_of_type<DType::kBF16, kHeads>(d);
+        if (kv.k_dtype == DType::kQ8_0) kernel = kernel_of_type<DType::kQ8_0, kHeads>(d);
     }
-    return kernel_of_shape<AnyShape<kHeads>>(d);
+    // Units of long heads take more than some devices have.
+    const bool fits = kernel.run != nullptr && kernel.shared_bytes <= c.shared_bytes_a_block;
+    return fits ? kernel : kernel_of_shape<AnyShape<kHeads>>(d);
 }
 
 // How query heads are grouped: turns of at most kMostGroup, as even as can be.
@@ -274,7 +278,8 @@ class DecodeAttention {
     DecodeAttention(Step& s, Heads q, const KvLayer& kv, Heads out, const FreshRows& fresh = {})
         : context_(context_of(s)), args_(kv) {
         const Groups groups(q.n_heads, kv);
-        kernel_ = groups.heads_at_once <= 4 ? kernel_of<4>(kv) : kernel_of<8>(kv);
+        kernel_ =
+            groups.heads_at_once <= 4 ? kernel_of<4>(context_, kv) : kernel_of<8>(context_, kv);
         args_.fresh = fresh;
         const int n_head_groups = kv.n_kv_heads * groups.n_turns;
         most_rows_ = static_cast<int>(
@@ -340,16 +345,18 @@ std::string_view unfit_for_decode_attention(const Step&, const Heads& q, const K
 // attend_decode_rows: flash decoding (Dao et al. 2023) over blocks of positions
 //   (cuda/attention_blocks.h), with an online softmax in each.
 //   The grid fills the device, whatever the positions are: [n_kv_heads][any][n_turns] blocks of 4
-//   warps find on the device which blocks of which rows there are, and take them in turns (Item). A
-//   warp takes half pages of 32 positions, every fourth of the item's: K's rows with positions in
-//   lanes (8 in each, 8 rows at once), then V's with elements in lanes (8 in each), each read once
-//   for up to 8 query heads that share them, converted in registers; products and sums are f32.
-//   What comes next is always on its way to shared memory (Feed). Of fresh rows (DecodeRows::fresh)
-//   that begins before the kernel waits for the projections, as older positions are no kernel's
-//   product since the step began; the newest joins as a part of its own. The four warps' sums are
-//   added in order; of rows with more than one block the last to finish adds all blocks' in order.
+//   or 8 warps find on the device which blocks of which rows there are, and take them in turns
+//   (Item). A warp takes units of 32 positions, every fourth or eighth of the item's, whose K and V
+//   come by asynchronous copies (Feed) and are multiplied with up to 8 query heads on tensor units
+//   (Units): queries and weights are two numbers of 16 bits each, sums are f32. Other pairs of
+//   types, and d_head that is no multiple of 16, go without tensor units, in f32. Of fresh rows
+//   (DecodeRows::fresh) copies begin before the kernel waits for the projections, as older
+//   positions are no kernel's product since the step began; the newest position is put into its
+//   unit. The warps' sums are added in order; of rows with more than one block the last to finish
+//   adds all blocks' in order.
 //   Bytes: the cache's K and V once, and for each block and query head d_head + 2 f32 written and
-//   read. Flops: 4 d_head for each query head and position.
+//   read. Flops: 4 d_head for each query head and position, on tensor units 16 d_head for each K/V
+//   head, or 32 with more than four query heads.
 void attend_decode_rows(Step& s, Heads q, KvLayer kv, Heads out) {
     CHECK(q.n_heads % kv.n_kv_heads == 0 && q.d_head == kv.d_head && out.n_heads == q.n_heads);
     CHECK(q.rows.n_rows == s.batch.n_rows() && out.rows.n_rows == q.rows.n_rows);

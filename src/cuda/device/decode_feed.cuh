@@ -30,6 +30,15 @@ class Feed {
           values_(keys_ + S::key_bytes(s.d)) {
         fetch_keys();
         fetch_values();
+        const int p = (item.n_in_block - 1) % kUnit;
+        if constexpr (S::kHasCodes) {
+            new_key_ = keys_ + S::key_place(lane, p / 16) + p % 16;
+            new_value_ = values_ + S::value_place(s.d, p, lane / 16) + lane % 16;
+        } else {
+            new_key_ = keys_ + S::key_place(lane, p / 8) + p % 8 * 2;
+            new_value_ = values_ + S::value_place(s.d, p, lane / 8) + lane % 8 * 2;
+        }
+        settle(new_key_), settle(new_value_);
     }
     __device__ int n_units() const { return n_units_; }
     __device__ SharedAddress keys() const { return keys_; }
@@ -105,33 +114,36 @@ class Feed {
     // The newest position, of which the cache has nothing, to its place in the last unit, by the
     // warp, whose copies to there have arrived.
     __device__ __forceinline__ void put_key(const NewRow& row) const {
-        const int p = (item_.n_in_block - 1) % kUnit;
         for_each_element(s_, lane_, [&](int k) {
+            // Rows 32 further on have their pieces where these have them.
+            const SharedAddress to = new_key_ + (k - lane_) * S::kKeyRow;
             if constexpr (S::kHasCodes) {
-                store_shared(keys_ + S::key_place(k, p / 16) + p % 16,
-                             static_cast<uint8_t>(row.codes[k]));
+                store_shared(to, static_cast<uint8_t>(row.codes[k]));
             } else {
-                store_shared(keys_ + S::key_place(k, p / 8) + p % 8 * 2, bits_of(row.x[k]));
+                store_shared(to, bits_of(row.x[k]));
             }
         });
         if (S::kHasCodes && lane_ < s_.d / kKvScaleElements) {
+            const int p = (item_.n_in_block - 1) % kUnit;
             store_shared(keys_ + S::key_scales(s_.d) + lane_ * 2 * kUnit + p * 2,
                          __half_as_ushort(row.scales[lane_]));
         }
         __syncwarp();  // before others read it
     }
     __device__ __forceinline__ void put_value(const NewRow& row) const {
-        const int p = (item_.n_in_block - 1) % kUnit;
         for_each_element(s_, lane_, [&](int e) {
             if constexpr (S::kHasCodes) {
-                store_shared(values_ + S::value_place(s_.d, p, e / 16) + e % 16,
-                             static_cast<uint8_t>(row.codes[e]));
+                store_shared(new_value_ + (e - lane_), static_cast<uint8_t>(row.codes[e]));
             } else {
-                store_shared(values_ + S::value_place(s_.d, p, e / 8) + e % 8 * 2,
-                             bits_of(row.x[e]));
+                // Four pieces further on, of eight that alternate: another bit, not a sum.
+                const int on = 2 * (e - lane_);
+                store_shared(
+                    S::kAlternates ? (new_value_ ^ on % 128) + on / 128 * 128 : new_value_ + on,
+                    bits_of(row.x[e]));
             }
         });
         if (S::kHasCodes && lane_ < s_.d / kKvScaleElements) {
+            const int p = (item_.n_in_block - 1) % kUnit;
             store_shared(
                 values_ + S::value_scales(s_.d) + (p * (s_.d / kKvScaleElements) + lane_) * 2,
                 __half_as_ushort(row.scales[lane_]));
@@ -174,6 +186,7 @@ class Feed {
     int unit_;  // that is fetched next, K's or V's
     const int n_units_, lane_;
     const SharedAddress keys_, values_;
+    SharedAddress new_key_, new_value_;  // of the lane's first element of the newest position
     int turn_ = 0, pages_ = 0, page_ = 0;
 };
 

@@ -13,7 +13,9 @@
 
 namespace ridge::cuda::decode {
 
-using namespace prefill;
+using prefill::load_transposed;
+using prefill::shared_address;
+using prefill::SharedAddress;
 
 // 16 bytes from global memory beside other work; zeros where `wanted` is false, and nothing is read
 // then. Whoever reads 64 bytes of a line of 128 leaves the rest to another warp, which will want it
@@ -54,6 +56,13 @@ __device__ inline uint32_t transposed(uint32_t x) {
     uint32_t result;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(x));
     return result;
+}
+
+// x is computed here, not where it is used: before a wait rather than behind it.
+template <class T>
+__device__ inline void settle(T& x) {
+    static_assert(sizeof x == 4);
+    asm volatile("" : "+r"(x));
 }
 
 // How many have arrived before: all that this thread has seen written comes before its arrival for

@@ -209,18 +209,18 @@ __device__ __forceinline__ void keep_row(const S& s, const NewRow& row, DType ty
     for_each_element(s, lane, [&](int i) {
         const int place = first + i * stride;
         if (type == DType::kF16) {
-            write_as(__float2half_rn(row.x[i]), tile + 2 * place);
+            reinterpret_cast<__half*>(tile)[place] = __float2half_rn(row.x[i]);
         } else if (type == DType::kBF16) {
-            write_as(__float2bfloat16_rn(row.x[i]), tile + 2 * place);
+            reinterpret_cast<__nv_bfloat16*>(tile)[place] = __float2bfloat16_rn(row.x[i]);
         } else if (type == DType::kF32) {
-            write_as(row.x[i], tile + 4 * place);
+            reinterpret_cast<float*>(tile)[place] = row.x[i];
         } else {
-            write_as(row.codes[i], tile + place);
+            reinterpret_cast<int8_t*>(tile)[place] = row.codes[i];
         }
     });
     if (type == DType::kQ8_0 && lane < s.d / kKvScaleElements) {
-        write_as(row.scales[lane],
-                 tile + kKvPagePositions * s.d + 2 * (first_scale + lane * stride));
+        auto* scales = reinterpret_cast<__half*>(tile + kKvPagePositions * s.d);
+        scales[first_scale + lane * stride] = row.scales[lane];
     }
 }
 

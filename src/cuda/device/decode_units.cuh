@@ -46,11 +46,6 @@ class Units {
           lane_(lane),
           g_(lane / 4),
           queries_(shared_address(room.queries) + lane % 8 * S::query_row(s.d) + lane / 8 * 16) {
-#pragma unroll
-        for (int h = 0; h < kHeads; h++) {
-            power_[h] = room.powers[kHeads * (lane % 4) + h];
-            highest_[h] = -INFINITY, total_[h] = 0;
-        }
         const int matrix = lane / 8, row = lane % 8;
         // Matrices of K are rows 0 to 7 and 8 to 15 at positions 0 to 7 and 8 to 15 each; of codes,
         // two of which are a number of 16 bits, rows 0 to 31 at positions 0 to 15.
@@ -60,6 +55,16 @@ class Units {
         // odd positions, in which order K's come, at elements 0 to 15 and 16 to 31.
         value_ = S::kHasCodes ? S::value_place(s.d, 2 * row + matrix % 2, matrix / 2)
                               : S::value_place(s.d, row + matrix / 2 * 8, matrix % 2);
+        settle(queries_), settle(key_), settle(value_);
+    }
+
+    // Queries are there.
+    __device__ __forceinline__ void begin(const float* powers) {
+#pragma unroll
+        for (int h = 0; h < kHeads; h++) {
+            power_[h] = powers[kHeads * (lane_ % 4) + h];
+            highest_[h] = -INFINITY, total_[h] = 0;
+        }
     }
 
     // Of K in shared memory, of which n_visible positions are to be seen. What sums so far are
@@ -339,7 +344,7 @@ class Units {
 
     const S& s_;
     const int lane_, g_;
-    const SharedAddress queries_;
+    SharedAddress queries_;
     int key_, value_;  // of the lane's row of matrices, from a unit's first
     float power_[kHeads], highest_[kHeads], total_[kHeads], shrink_[kHeads];
     float weights_[kStrips][2][kHeads];
@@ -350,8 +355,8 @@ class Units {
 // This warp's part of an item.
 template <class S>
 __device__ __forceinline__ void attend_units(const S& s, const Item& item, const Room<S>& room,
-                                             Feed<S>& feed, int warp, int lane) {
-    Units<S> units(s, room, lane);
+                                             Feed<S>& feed, Units<S>& units, int warp) {
+    units.begin(room.powers);
 #pragma unroll 1
     for (int unit = warp; unit < feed.n_units(); unit += S::kWarps) {
         const int n_visible = item.n_in_block - unit * kUnit;
