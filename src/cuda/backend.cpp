@@ -76,6 +76,8 @@ class CudaBackend : public Backend {
         context_.n_sms = device_.n_sms, context_.capability = device_.capability;
         arrivals_ = alloc(cuda::kArrivals * sizeof(uint32_t));
         context_.arrivals = reinterpret_cast<uint32_t*>(arrivals_.data());
+        rounded_rows_ = alloc(cuda::kRoundedBytes);
+        context_.rounded_rows = reinterpret_cast<uint8_t*>(rounded_rows_.data());
     }
     ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -464,7 +466,7 @@ class CudaBackend : public Backend {
     cuda::GraphCache graphs_;
     std::optional<cuda::Upload> upload_;
     std::optional<cuda::WeightStream> stream_of_weights_;
-    Buffer arrivals_;
+    Buffer arrivals_, rounded_rows_;
     std::vector<Buffer> weights_;
     std::byte* weights_end_ = nullptr;
     size_t n_weights_left_ = 0;  // behind weights_end_ in the last block

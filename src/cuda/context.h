@@ -41,6 +41,9 @@ struct Mirror {
 
 // Counters for blocks of one kernel to tell which of them is the last to arrive.
 constexpr int kArrivals = 4096;
+// Room for what matvec makes of several rows before it multiplies them: as much as a block's shared
+// memory may have.
+constexpr int kRoundedBytes = 256 << 10;
 
 class GraphCache;    // cuda/graph.h
 class Packet;        // cuda/packet.h
@@ -56,6 +59,7 @@ struct Context {
     Mirror mirror{};
     // [kArrivals] zeros, to which the last block of those that count sets its counter back.
     uint32_t* arrivals = nullptr;
+    uint8_t* rounded_rows = nullptr;  // [kRoundedBytes]
     SampleMirror* sampling = nullptr;
     Packet* packet = nullptr;
     GraphCache* graphs = nullptr;     // null: steps are not captured

@@ -59,11 +59,11 @@ class Feed {
         open_unit();
         from_ = Chunk::open(part_, a_.geometry, base_, lane);
     }
-    // Chunk i of the group that is loaded, of all sides.
-    __device__ bool has(int i) const { return base_ + i * kWarps < n_chunks_; }
+    // Chunk i of the group that is loaded, of all sides, if there is one.
     __device__ void load(Chunk (&to)[kSides], int i) const {
-        to[0].load(from_, i * (kWarps / kSourceStep));
-        if constexpr (kSides == 2) to[1].load(from_.at(second_), i * (kWarps / kSourceStep));
+        const bool has = base_ + i * kWarps < n_chunks_;
+        to[0].load(from_, i * (kWarps / kSourceStep), has);
+        if constexpr (kSides == 2) to[1].load(from_.at(second_), i * (kWarps / kSourceStep), has);
     }
     __device__ void next_group() {
         base_ += kDepth * kWarps;
@@ -150,6 +150,21 @@ struct Target {
     }
 };
 
+constexpr int kRoundThreads = 128;
+
+// round_rows: what warps multiply of several rows, once for all blocks of a matvec
+//   a warp for each row and each of the kWarps warps that will multiply it
+template <int block, int kWarps>
+__global__ void __launch_bounds__(kRoundThreads)
+    round_rows_kernel(const __grid_constant__ MatvecArgs a) {
+    let_next_kernel_start();
+    const int index = static_cast<int>((blockIdx.x * kRoundThreads + threadIdx.x) / 32);
+    const RowRounder<block, kWarps, false> rounder(a, a.rounded, index % kWarps,
+                                                   static_cast<int>(threadIdx.x) % 32);
+    wait_for_previous_kernel();  // x is its product, and the one before read what is written
+    rounder.run(index / kWarps);
+}
+
 template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm, bool kSingle>
 __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
@@ -164,9 +179,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     Feed<Chunk, kWarps, kSides, kDepth> feed(a, warp, lane);
     Chunk ring[kDepth][kSides];
 #pragma unroll
-    for (int i = 0; i < kDepth; i++) {
-        if (feed.has(i)) feed.load(ring[i], i);
-    }
+    for (int i = 0; i < kDepth; i++) feed.load(ring[i], i);
     feed.next_group();
 
     const Products products(a);
@@ -185,13 +198,20 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
     auto* of_unit = sums;
     const int n_storing = (products.n + 31) / 32;  // warps
-    constexpr int kRowsOfThree = kDepth * kSides * Chunk::kRegisters > 24 ? 1 : 2;
-    XLoader<Chunk::kBlock, kWarps, kSingle, kRowsOfThree> x_loader(a, shared, warp, lane);
-
-    wait_for_previous_kernel();  // x is its product
-    float before = 0;            // asked for early, as it takes its time
-    if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
-    x_loader.run();
+    float before = 0;
+    auto begin = [&] {
+        wait_for_previous_kernel();  // x is its product
+        // Asked for early, as it takes its time.
+        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+    };
+    if constexpr (kSingle) {
+        const RowRounder<Chunk::kBlock, kWarps, true> rounder(a, shared, warp, lane);
+        begin();
+        rounder.run(0);
+    } else {
+        begin();
+        fetch_rows<Chunk::kBlock, kWarps>(a, shared, warp, lane);
+    }
     __syncwarp();  // what the warp multiplies of x is there
     // Of columns 2 t and 2 t + 1.
     const float2 inverse =
@@ -208,21 +228,17 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
             }
         };
         for (int base = warp; base < n_chunks;) {
-            const bool whole = base + (kDepth - 1) * kWarps < n_chunks;
-            if (whole && feed.has(kDepth - 1)) {
+            if (base + (kDepth - 1) * kWarps < n_chunks) {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
                     multiply(i, base + i * kWarps);
                     feed.load(ring[i], i);
                 }
-            } else if (whole && !feed.has(0)) {  // the last group of the last unit
-#pragma unroll
-                for (int i = 0; i < kDepth; i++) multiply(i, base + i * kWarps);
             } else {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
                     if (base + i * kWarps < n_chunks) multiply(i, base + i * kWarps);
-                    if (feed.has(i)) feed.load(ring[i], i);
+                    feed.load(ring[i], i);
                 }
             }
             base += kDepth * kWarps;
@@ -323,6 +339,15 @@ void launch_shape(MatvecArgs& a, const Context& c) {
     }
     const int blocks_an_sm = std::clamp(
         c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1, kBlocksAnSm);
+    if constexpr (!kSingle) {
+        CHECK(a.plan.sums <= kRoundedBytes);
+        a.rounded = c.rounded_rows;
+        const auto round_kernel = round_rows_kernel<Chunk::kBlock, kWarps>;
+        divide_memory_alike(round_kernel, "rounding rows");
+        launch_dependent(c, round_kernel,
+                         dim3(static_cast<unsigned>(a.n_rows * kWarps * 32 / kRoundThreads)),
+                         kRoundThreads, 0, "rounding rows", a);
+    }
     const int n_blocks = std::min(a.n_units, c.n_sms * blocks_an_sm);
     launch_dependent(c, kernel, dim3(static_cast<unsigned>(n_blocks)), 32 * kWarps,
                      static_cast<size_t>(shared_bytes), "matvec", a);

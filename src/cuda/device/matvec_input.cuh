@@ -45,6 +45,7 @@ struct MatvecArgs {
     int x_stride, d_in, n_rows;
     bool has_eights;             // rows of x are whole eights, aligned to 16 bytes
     const float* norm;           // [d_in]: x is normed with it first; or null
+    uint8_t* rounded;            // of several rows: what lies before sums in the plan
     float per_element, eps;      // 1 / d_in
     float excess, upper_excess;  // of sums of codes (device/tile_codes.cuh)
     Epilogue epilogue;
@@ -83,19 +84,18 @@ struct Eight {
     }
 };
 
-// Brings the rows of x to shared memory, each warp what it multiplies itself: chunks first,
-// first + kWarps, ... of every row, as f16, times `norm` where x is normed, and times a power of
-// two, by which the greatest of them stays below 2^15. Beside it the inverse power; where x is
-// normed the sum of squares; and what sums over each `block` elements begin with: -excess times
-// that of x. Zeros stand behind the last column. Of rows that are not there nothing is written:
-// they end in sums that nobody reads.
-// kSingle: there is one row. kRowsOfThree: rows that registers have room for three rounds of.
-template <int block, int kWarps, bool kSingle, int kRowsOfThree>
-class XLoader {
+// Makes of a row of x what a warp multiplies of it: chunks warp, warp + kWarps, ... as f16, times
+// `norm` where x is normed, and times a power of two, by which the greatest of them stays below
+// 2^15. Beside it the inverse power; where x is normed the sum of squares; and what sums over each
+// `block` elements begin with: -excess times that of x. Zeros stand behind the last column.
+// `room`: where the first of the plan lies. kSingle: there is one row, and room is in shared
+// memory.
+template <int block, int kWarps, bool kSingle>
+class RowRounder {
   public:
-    __device__ XLoader(const MatvecArgs& a, uint8_t* shared, int warp, int lane)
+    __device__ RowRounder(const MatvecArgs& a, uint8_t* room, int warp, int lane)
         : a_(a),
-          shared_(shared),
+          room_(room),
           warp_(warp),
           lane_(lane),
           k_((warp + lane / 8 * kWarps) * kTileChunk + lane % 8 * 8),
@@ -103,87 +103,64 @@ class XLoader {
                     (kWarps * kRoundChunks)) {
         if (a.norm == nullptr || !a.has_eights) return;
         // What the kernel before has no part in.
-        if (kSingle && k_ < a.d_in) first_norm_.load(a.norm + k_);
-        for (int i = kSingle ? 1 : 0; i < n_rounds_; i++) {
+        if (k_ < a.d_in) first_norm_.load(a.norm + k_);
+        for (int i = 1; i < n_rounds_; i++) {
             if (k_of(i) < a.d_in) prefetch(a.norm + k_of(i));
         }
     }
-    __device__ void run() const {
-        if (n_rounds_ <= 0) return be_zero();
-        const int n_rows = kSingle ? 1 : a_.n_rows;
-        if (!a_.has_eights) {
-            for (int row = 0; row < n_rows; row++) take_any(row);
-        } else if (n_rounds_ > 3) {
-            for (int row = 0; row < n_rows; row++) take_long(row);
-        } else if constexpr (kSingle) {
-            if (n_rounds_ == 1) {
-                take<1, 1>(0);
-            } else {
-                take<1, 3>(0);
-            }
+    __device__ void run(int row) const {
+        if (n_rounds_ <= 0) {  // a warp that multiplies nothing
+            place_inverse(row, 0), place_square(row, 0);
+        } else if (!a_.has_eights) {
+            take_any(row);
         } else if (n_rounds_ == 1) {
-            for (int row = 0; row < n_rows; row += 4) take<4, 1>(row);
-        } else if (n_rounds_ == 2) {
-            for (int row = 0; row < n_rows; row += 2) take<2, 2>(row);
+            take<1>(row);
+        } else if (n_rounds_ <= 3) {
+            take<3>(row);
         } else {
-            for (int row = 0; row < n_rows; row += kRowsOfThree) take<kRowsOfThree, 3>(row);
+            take_long(row);
         }
     }
 
   private:
-    // Of a warp that multiplies nothing.
-    __device__ void be_zero() const {
-        if (lane_ >= (kSingle ? 1 : a_.n_rows)) return;
-        *inverse_of(lane_) = 0;
-        if (a_.norm != nullptr) *square_of(lane_) = 0;
+    __device__ void place_inverse(int row, float inverse) const {
+        if (lane_ != 0) return;
+        reinterpret_cast<float*>(room_ + a_.plan.inverses)[warp_ * kColumns + row] = inverse;
     }
-    __device__ float* inverse_of(int row) const {
-        return reinterpret_cast<float*>(shared_ + a_.plan.inverses) + warp_ * kColumns + row;
-    }
-    __device__ float* square_of(int row) const {
-        return reinterpret_cast<float*>(shared_ + a_.plan.squares) + row * kWarps + warp_;
+    __device__ void place_square(int row, float square) const {
+        if (a_.norm == nullptr || lane_ != 0) return;
+        reinterpret_cast<float*>(room_ + a_.plan.squares)[row * kWarps + warp_] = square;
     }
 
     __device__ int k_of(int round) const {
         return k_ + round * (kWarps * kRoundChunks * kTileChunk);
     }
-    // Rows `first` to first + kRows - 1, those of them that are there, of up to kRounds rounds.
-    // All that has_eights.
-    template <int kRows, int kRounds>
-    __device__ __forceinline__ void take(int first) const {
-        Eight x[kRows][kRounds];
+    // A row of up to kRounds rounds that has_eights.
+    template <int kRounds>
+    __device__ __forceinline__ void take(int row) const {
+        Eight x[kRounds];
 #pragma unroll
-        for (int i = 0; i < kRows; i++) {
-            const float* row = a_.x + (first + i) * a_.x_stride;
-#pragma unroll
-            for (int round = 0; round < kRounds; round++) {
-                if ((kSingle || first + i < a_.n_rows) && k_of(round) < a_.d_in) {
-                    x[i][round].load(row + k_of(round));
-                }
-            }
+        for (int round = 0; round < kRounds; round++) {
+            const int k = k_of(round);
+            if (k < a_.d_in) x[round].load(a_.x + row * a_.x_stride + k);
         }
+        float square = 0, greatest = 0;
 #pragma unroll
-        for (int i = 0; i < kRows; i++) {
-            const int row = first + i;
-            if (!kSingle && row >= a_.n_rows) return;  // of all lanes
-            float square = 0, greatest = 0;
-#pragma unroll
-            for (int round = 0; round < kRounds; round++) {
-                Eight norm;
-                if (kSingle && round == 0) {
-                    norm = first_norm_;
-                } else if (a_.norm != nullptr && k_of(round) < a_.d_in) {
-                    norm.load(a_.norm + k_of(round));
-                }
-                weigh(x[i][round], norm, square, greatest);
+        for (int round = 0; round < kRounds; round++) {
+            Eight norm;
+            if (round == 0) {
+                norm = first_norm_;
+            } else if (a_.norm != nullptr && k_of(round) < a_.d_in) {
+                norm.load(a_.norm + k_of(round));
             }
-            const float power = power_for(row, greatest);
-#pragma unroll
-            for (int round = 0; round < kRounds; round++) {
-                if (round < n_rounds_) place(row, round, x[i][round], power);
-            }
-            add_squares(row, square);
+            weigh(x[round], norm, square, greatest);
         }
+        const float power = power_for(row, greatest);
+#pragma unroll
+        for (int round = 0; round < kRounds; round++) {
+            if (round < n_rounds_) place(row, round, x[round], power);
+        }
+        add_squares(row, square);
     }
     // A row of more rounds than registers hold: it is loaded twice, the second time from the first
     // cache. It has_eights.
@@ -239,13 +216,11 @@ class XLoader {
     __device__ __forceinline__ float power_for(int row, float greatest) const {
         const uint32_t bits = __reduce_max_sync(kAllLanes, __float_as_uint(greatest));
         const uint32_t e = std::max(bits >> 23, 15u);
-        if (lane_ == 0) *inverse_of(row) = __uint_as_float((e - 14) << 23);
+        place_inverse(row, __uint_as_float((e - 14) << 23));
         return __uint_as_float((268 - e) << 23);
     }
     __device__ __forceinline__ void add_squares(int row, float square) const {
-        if (a_.norm == nullptr) return;
-        square = warp_sum(square);
-        if (lane_ == 0) *square_of(row) = square;
+        if (a_.norm != nullptr) place_square(row, warp_sum(square));
     }
     // x times the norm, its squares before, and the greatest of it behind.
     __device__ __forceinline__ void weigh(Eight& x, const Eight& norm, float& square,
@@ -271,7 +246,7 @@ class XLoader {
         const int k = k_of(round);
         const bool is_there = k < a_.geometry.n_chunks * kTileChunk;
         if (is_there) {
-            auto* to = reinterpret_cast<uint2*>(shared_ + row * a_.plan.pitch) + quad_place(k / 4);
+            auto* to = reinterpret_cast<uint2*>(room_ + row * a_.plan.pitch) + quad_place(k / 4);
             to[0] = make_uint2(words[0], words[1]);
             to[4] = make_uint2(words[2], words[3]);  // quad_place of the next, which is odd
         }
@@ -287,7 +262,7 @@ class XLoader {
             constexpr int kLanes = block / 8;
             if (is_there && lane_ % kLanes < 2) {
                 const bool upper = lane_ % kLanes == 1;
-                auto* starts = reinterpret_cast<float*>(shared_ + a_.plan.starts);
+                auto* starts = reinterpret_cast<float*>(room_ + a_.plan.starts);
                 const int at = kSingle ? 2 * (k / block) + (upper ? 1 : 0)
                                        : (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
                 starts[at] = -(upper ? a_.upper_excess : a_.excess) * sum;
@@ -296,10 +271,36 @@ class XLoader {
     }
 
     const MatvecArgs& a_;
-    uint8_t* const shared_;
+    uint8_t* const room_;
     const int warp_, lane_;
     const int k_, n_rounds_;
     Eight first_norm_;
 };
+
+// Brings what RowRounder has made of several rows to shared memory: a warp what it multiplies
+// itself, the first warp all squares, which are read behind a barrier of the block.
+template <int block, int kWarps>
+__device__ __forceinline__ void fetch_rows(const MatvecArgs& a, uint8_t* shared, int warp,
+                                           int lane) {
+    auto copy = [&](int at) { copy_async<16>(shared + at, a.rounded + at); };
+    constexpr int kPieces = kTileChunk * 2 / 16;  // of a row's chunk
+    for (int chunk = warp; chunk < a.geometry.n_chunks; chunk += kWarps) {
+        for (int p = lane; p < a.n_rows * kPieces; p += 32) {
+            copy(p / kPieces * a.plan.pitch + chunk * (kTileChunk * 2) + p % kPieces * 16);
+        }
+        if constexpr (block > 0) {
+            constexpr int kBytes = kTileChunk / block * 64;
+            if (16 * lane < kBytes) copy(a.plan.starts + chunk * kBytes + 16 * lane);
+        }
+    }
+    if (16 * lane < kColumns * 4) copy(a.plan.inverses + warp * (kColumns * 4) + 16 * lane);
+    if (a.norm != nullptr && warp == 0) {
+        for (int at = 16 * lane; at < a.n_rows * kWarps * 4; at += 16 * 32) {
+            copy(a.plan.squares + at);
+        }
+    }
+    commit_copies();
+    wait_for_copies<0>();
+}
 
 }  // namespace ridge::cuda::matvec

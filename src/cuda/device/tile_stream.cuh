@@ -9,42 +9,52 @@ namespace ridge::cuda {
 // Chunks of weights in tiles (cuda/tiles.h) that come from global memory straight to the registers
 // of the warp that multiplies them: a tile lies in the order in which lanes hold it.
 
-// What is read once: 16 bytes a lane do not push anything out of the first cache, which every
-// kernel begins with empty. Volatile, so that it stays before the wait for the kernel before.
+// What is read once, where it is wanted: 16 bytes a lane do not push anything out of the first
+// cache, which every kernel begins with empty. Volatile, so that it stays before the wait for the
+// kernel before; without a branch, so that one piece of code serves the last chunks, too.
 template <class T>
-__device__ inline T load_once(const uint8_t* at) {
+__device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-    T x;
     if constexpr (sizeof(T) == 16) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "l"(at));
+        asm volatile(
+            "{.reg .pred p; setp.ne.b32 p, %5, 0;\n"
+            "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}"
+            : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
+            : "l"(at), "r"(static_cast<int>(wanted)));
     } else if constexpr (sizeof(T) == 8) {
-        asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(at));
+        asm volatile(
+            "{.reg .pred p; setp.ne.b32 p, %3, 0;\n"
+            "@p ld.global.nc.v2.u32 {%0, %1}, [%2];}"
+            : "+r"(x.x), "+r"(x.y)
+            : "l"(at), "r"(static_cast<int>(wanted)));
     } else {
-        asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(at));
+        asm volatile(
+            "{.reg .pred p; setp.ne.b32 p, %2, 0;\n"
+            "@p ld.global.nc.u32 %0, [%1];}"
+            : "+r"(x)
+            : "l"(at), "r"(static_cast<int>(wanted)));
     }
-    return x;
 }
 
 // Codes of a chunk: the lane's, and their high bits.
-__device__ inline void load_codes(ChunkCodes<Codes::kFour>& c, const uint8_t* codes,
-                                  const uint8_t*) {
-    c.w = load_once<uint4>(codes);
+__device__ inline void load_codes(ChunkCodes<Codes::kFour>& c, const uint8_t* codes, const uint8_t*,
+                                  bool wanted) {
+    load_once(c.w, codes, wanted);
 }
 __device__ inline void load_codes(ChunkCodes<Codes::kFive>& c, const uint8_t* codes,
-                                  const uint8_t* high) {
-    c.w = load_once<uint4>(codes), c.h = load_once<uint32_t>(high);
+                                  const uint8_t* high, bool wanted) {
+    load_once(c.w, codes, wanted), load_once(c.h, high, wanted);
 }
 __device__ inline void load_codes(ChunkCodes<Codes::kSix>& c, const uint8_t* codes,
-                                  const uint8_t* high) {
-    c.w = load_once<uint4>(codes), c.h = load_once<uint2>(high);
+                                  const uint8_t* high, bool wanted) {
+    load_once(c.w, codes, wanted), load_once(c.h, high, wanted);
 }
 template <Codes kCodes>
-__device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, const uint8_t*) {
+__device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, const uint8_t*,
+                                  bool wanted) {
 #pragma unroll
     for (size_t i = 0; i < sizeof c.w / sizeof c.w[0]; i++) {
-        c.w[i] = load_once<uint4>(codes + 512 * i);
+        load_once(c.w[i], codes + 512 * i, wanted);
     }
 }
 
@@ -112,10 +122,10 @@ struct ScalePlanes {
             from.supers = part + g.supers + chunk / 4 * super_bytes(kScales) + lane / 4 * kSuper;
         }
     }
-    __device__ void load(const ChunkSource& from, int apart) {
-        small = load_once<Small>(from.scales + apart * kSourceStep * scale_bytes(kScales));
+    __device__ void load(const ChunkSource& from, int apart, bool wanted) {
+        load_once(small, from.scales + apart * kSourceStep * scale_bytes(kScales), wanted);
         if constexpr (kHasSuper) {
-            super = load_once<Super>(from.supers + apart * kSourceStep / 4 * super_bytes(kScales));
+            load_once(super, from.supers + apart * kSourceStep / 4 * super_bytes(kScales), wanted);
         }
     }
 };
@@ -124,7 +134,7 @@ template <>
 struct StreamedScales<Scales::kNone> {
     static constexpr int kBlock = 0, kRegisters = 0;
     __device__ static void open(ChunkSource&, const uint8_t*, const TileGeometry&, int, int) {}
-    __device__ void load(const ChunkSource&, int) {}
+    __device__ void load(const ChunkSource&, int, bool) {}
 };
 
 template <>
@@ -211,9 +221,9 @@ struct StreamedScales<Scales::kGroup, T> {
         from.group_step = kSourceStep * kTileChunk / g.group_size * kGroupBytes;
         from.group_block = (second - group) * kGroupBytes;
     }
-    __device__ void load(const ChunkSource& from, int apart) {
-        w[0] = load_once<Pair>(from.scales + apart * from.group_step);
-        w[1] = load_once<Pair>(from.scales + apart * from.group_step + from.group_block);
+    __device__ void load(const ChunkSource& from, int apart, bool wanted) {
+        load_once(w[0], from.scales + apart * from.group_step, wanted);
+        load_once(w[1], from.scales + apart * from.group_step + from.group_block, wanted);
     }
     __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
@@ -263,11 +273,11 @@ struct StreamedChunk {
             n_bytes + (kScales == Scales::kGroup ? n_chunks / kSourceStep * from.group_step
                                                  : n_chunks * scale_bytes(kScales));
     }
-    // What lies `apart` steps behind.
-    __device__ void load(const ChunkSource& from, int apart) {
+    // What lies `apart` steps behind, where it is wanted.
+    __device__ void load(const ChunkSource& from, int apart, bool wanted) {
         load_codes(codes, from.codes + apart * kSourceStep * code_bytes(kCodes),
-                   from.high + apart * kSourceStep * high_bytes(kCodes));
-        scales.load(from, apart);
+                   from.high + apart * kSourceStep * high_bytes(kCodes), wanted);
+        scales.load(from, apart, wanted);
     }
 
     // What the sums of block `block` of the chunk begin with, in columns 2 t and 2 t + 1 of a lower
