@@ -56,6 +56,12 @@ class Units {
         value_ = S::kHasCodes ? S::value_place(s.d, 2 * row + matrix % 2, matrix / 2)
                               : S::value_place(s.d, row + matrix / 2 * 8, matrix % 2);
         settle(queries_), settle(key_), settle(value_);
+        // Not where it is declared: nvcc 13 then clears but the first four.
+#pragma unroll
+        for (auto& sums : sums_) {
+#pragma unroll
+            for (float& sum : sums) sum = 0;
+        }
     }
 
     // Queries are there.
@@ -348,7 +354,7 @@ class Units {
     int key_, value_;  // of the lane's row of matrices, from a unit's first
     float power_[kHeads], highest_[kHeads], total_[kHeads], shrink_[kHeads];
     float weights_[kStrips][2][kHeads];
-    float sums_[S::kMostD / 16][4] = {};
+    float sums_[S::kMostD / 16][4];
     int exponent_ = 0;  // of scales of V that sums are relative to
 };
 
