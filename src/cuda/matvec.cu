@@ -218,7 +218,8 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         reinterpret_cast<const float2*>(shared + a.plan.inverses)[warp * (kColumns / 2) + t];
     for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;) {
         const int next_unit = unit + static_cast<int>(gridDim.x);
-        float total[kSides][4] = {};
+        float total[kSides][4];
+        clear(total);
         auto multiply = [&](int i, int chunk) {
             const uint4 x[2] = {x_lane[8 * chunk], x_lane[8 * chunk + 1]};
 #pragma unroll

@@ -56,12 +56,7 @@ class Units {
         value_ = S::kHasCodes ? S::value_place(s.d, 2 * row + matrix % 2, matrix / 2)
                               : S::value_place(s.d, row + matrix / 2 * 8, matrix % 2);
         settle(queries_), settle(key_), settle(value_);
-        // Not where it is declared: nvcc 13 then clears but the first four.
-#pragma unroll
-        for (auto& sums : sums_) {
-#pragma unroll
-            for (float& sum : sums) sum = 0;
-        }
+        clear(sums_);
     }
 
     // Queries are there.
@@ -76,7 +71,8 @@ class Units {
     // Of K in shared memory, of which n_visible positions are to be seen. What sums so far are
     // relative to changes.
     __device__ __forceinline__ void weigh(SharedAddress keys, int n_visible) {
-        float products[2 * S::kProducts][kStrips][4] = {};
+        float products[2 * S::kProducts][kStrips][4];
+        clear(products);
         score(keys, products);
 #pragma unroll
         for (int h = 0; h < kHeads; h++) {
@@ -232,7 +228,8 @@ class Units {
         load_transposed(codes, keys + (key_ ^ 16 * m) + 32 * i * S::kKeyRow);
         const float2 scale = floats_of_f16(
             load_shared(keys + S::key_scales(s_.d) + 2 * (i * kUnit + 16 * m + 2 * g_)));
-        float sums[S::kProducts][4] = {};
+        float sums[S::kProducts][4];
+        clear(sums);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t a[4] = {two_codes(codes[2 * half], 0), two_codes(codes[2 * half], 1),

@@ -8,6 +8,7 @@
 #include "cuda/device/gemm_codes.cuh"
 #include "cuda/device/gemm_feed.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/device/numbers.cuh"
 
 namespace ridge::cuda {
 
@@ -17,16 +18,7 @@ struct GemmSums {
     static constexpr int kEights = 2 * Shape::kTokenParts;
     float of[Shape::kWeightParts][kEights][4];
 
-    __device__ void clear() {
-#pragma unroll
-        for (int w = 0; w < Shape::kWeightParts; w++) {
-#pragma unroll
-            for (int j = 0; j < kEights; j++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) of[w][j][e] = 0;
-            }
-        }
-    }
+    __device__ void clear() { cuda::clear(of); }
 };
 
 // What becomes of the sums of a tile. A lane has rows g and g + 8 of each part, of tokens 2 t and
@@ -131,7 +123,8 @@ class GemmStore {
         constexpr int kAtOnce = kAdds ? kLoads / (4 * kParts) : kEights;
 #pragma unroll
         for (int first = 0; first < kEights; first += kAtOnce) {
-            float before[kAtOnce][kParts][4] = {};
+            float before[kAtOnce][kParts][4];
+            clear(before);
             if constexpr (kAdds) {
                 place.template for_each<kAtOnce>(
                     8 * first, [&](float& to, int j, int w, int e) { before[j][w][e] = to; });

@@ -2,9 +2,21 @@
 
 #include <cuda_fp16.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ridge::cuda {
+
+// x[..] = 0. Not by an initialiser: of arrays of arrays nvcc 13.0 then clears, at times, but the
+// first.
+__device__ __forceinline__ void clear(float& x) {
+    x = 0;
+}
+template <class T, size_t n>
+__device__ __forceinline__ void clear(T (&x)[n]) {
+#pragma unroll
+    for (T& part : x) clear(part);
+}
 
 // Two numbers of 16 bits to float32, exactly; x is the lower half.
 __device__ inline float2 floats_of_f16(uint32_t pair) {
