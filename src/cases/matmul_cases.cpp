@@ -76,6 +76,11 @@ void add_groups(std::vector<Case>& cases) {
             cases.push_back(finish_case(matmul(n_rows, 768, group)));
         }
     }
+    // So many rows that whoever multiplies goes on from one weight to the next.
+    for (int64_t n_rows : {1, 8}) {
+        cases.push_back(finish_case(
+            matmul(n_rows, 256, {{8192, kQ4_0, true}, {512, kQ4_0}, {512, kQ4_0, true}})));
+    }
 }
 
 // 70,000 does not fit f16, its product with 0.001 does.

@@ -7,12 +7,14 @@
 namespace ridge::cuda {
 
 // How decode attention cuts a row's positions into blocks, whose sums are merged in order, from
-// position 0 on. A row's own position and the shape of the cache decide, and nothing else, so that
-// its result is the same in any company and on any device.
+// position 0 on. A row's own position, the shape of the cache and the kernel that is made for it
+// decide, so that its result is the same in any company and on any device that runs that kernel.
 constexpr int kMostBlocks = 64;       // of a row
 constexpr int kRowItems = 256;        // blocks of all head groups of a row, about as many as run
 constexpr int kRoundsOfOneBlock = 2;  // rows of no more are not cut: merging would take longer
-constexpr int kLeastBlockShift = 3;   // of the most that rows are cut into, a binary logarithm
+// Of the most that rows are cut into, a binary logarithm: many head groups leave each row eight, so
+// that a single one still spreads over the device.
+constexpr int kLeastBlockShift = 3;
 
 struct BlockCut {
     int round;       // positions that a block takes at once, a multiple of a page

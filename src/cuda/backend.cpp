@@ -233,6 +233,7 @@ class CudaBackend : public Backend {
             check(cudaEventRecord(flight.ended.get(), stream_.get()), "step");
         } catch (...) {  // what has been started may use what the next step overwrites
             cudaStreamSynchronize(stream_.get());
+            graphs_.clear();  // what draws may have moved
             throw;
         }
         n_steps_ = flight.id = id;
@@ -387,6 +388,9 @@ class CudaBackend : public Backend {
     bool send(const Model& model, const Batch& batch, int slot) {
         const int64_t n_drawn = std::exchange(n_drawn_, 0), n_vocab = model.config.n_vocab;
         for (Token token : batch.tokens) CHECK(token < n_vocab && token >= -n_drawn);
+        for (const SampleRow& row : batch.sample_rows) {
+            for (Token token : row.history) CHECK(token < n_vocab && token >= -n_drawn);
+        }
         packet_.clear();
         mirror_.add(batch, packet_);
         sampling_.begin_step(slot);

@@ -20,16 +20,16 @@ using MediumShape = GemmShape<2, 2, 4, 2, 3, 3>;
 using SmallShape = GemmShape<2, 2, 2, 2, 4, 3>;
 
 // A call's rows of x as the gemm reads them.
-struct Tokens {
+struct RoundedRows {
     Rows operands;  // [parts * 16, n_chunks * 64] f16
     Rows inverses;  // [1, parts * 16] f32
 };
 
 // Enqueues the rounding of a call's rows of x; where they will lie when planning, too.
-Tokens round_tokens(Step& s, const ProductCall& call) {
+RoundedRows round_tokens(Step& s, const ProductCall& call) {
     const int64_t n_chunks = (call.x.n_cols + kTileChunk - 1) / kTileChunk;
     const int64_t n_parts = (call.x.n_rows + kTokensOfPart - 1) / kTokensOfPart;
-    const Tokens tokens{
+    const RoundedRows tokens{
         s.scratch(n_parts * kTokensOfPart, n_chunks * kTileChunk, DType::kF16),
         s.scratch(1, n_parts * kTokensOfPart),
     };
@@ -257,7 +257,7 @@ void unpack(const Context& c, const ProductCall& call, const Run& run, const Row
 
 // unpacked: the run's weights as f16, or null.
 template <class Shape>
-GemmArgs args_of(const ProductCall& call, const Run& run, const Tokens& tokens,
+GemmArgs args_of(const ProductCall& call, const Run& run, const RoundedRows& tokens,
                  const Rows* unpacked) {
     GemmArgs a{};
     a.geometry = unpacked ? unpacked_geometry(run.geometry.n_chunks) : run.geometry;
@@ -305,7 +305,7 @@ void launch_kernel(const Context& c, const GemmArgs& a) {
 }
 
 template <class Shape>
-void launch(const Context& c, const ProductCall& call, const Run& run, const Tokens& tokens,
+void launch(const Context& c, const ProductCall& call, const Run& run, const RoundedRows& tokens,
             const Rows* unpacked) {
     const GemmArgs a = args_of<Shape>(call, run, tokens, unpacked);
     if (a.geometry.kind.codes == Codes::kF16) {
@@ -363,7 +363,7 @@ void multiply_prompt(Step& s, const Rows& x, const LinearGroup& weights, const R
 
 void run_gemm(Step& s, const ProductCall& call, GemmTiles tiles) {
     CHECK(is_in_tiles(call) && call.out.n_rows == call.x.n_rows && call.x.n_rows <= INT32_MAX);
-    const Tokens tokens = round_tokens(s, call);
+    const RoundedRows tokens = round_tokens(s, call);
     int64_t n_bytes = 0;  // runs follow each other: they unpack to one place
     for_each_run(call, [&](const Run& run) {
         if (may_unpack_first(call, run, tiles)) n_bytes = std::max(n_bytes, unpacked_bytes(run));

@@ -40,7 +40,8 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
     plan.pitch = (n_chunks * 128 + 255) / 256 * 256 + 32;
     const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
     plan.starts = behind(0, n_rows * plan.pitch);
-    plan.inverses = behind(plan.starts, n_chunks * blocks_of_chunk * 64);
+    const int start_bytes = n_rows == 1 ? 8 : 64;
+    plan.inverses = behind(plan.starts, n_chunks * blocks_of_chunk * start_bytes);
     plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
     plan.sums = behind(plan.squares, normed ? n_rows * n_warps * 4 : 0);
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
@@ -127,10 +128,10 @@ struct Target {
         const int j = (unit - weight.first_unit) * a.unit_tiles * kTileRows + products.row(number);
         if (j >= weight.n_rows) return;
         out = a.out + (products.column(number) * a.out_stride + weight.column + j);
-        if (weight.bias != nullptr) bias = weight.bias[j];
+        bias = weight.bias != nullptr ? weight.bias[j] : 0;
         if (kHasPowers) power = power_of(a, weight, j);
         if (a.epilogue != Epilogue::kSwiglu) return;
-        if (a.weights[1].bias != nullptr) up_bias = a.weights[1].bias[j];
+        up_bias = a.weights[1].bias != nullptr ? a.weights[1].bias[j] : 0;
         if (kHasPowers) up_power = power_of(a, a.weights[1], j);
     }
     // before: what is added to. p: the product; with kSwiglu gate's, and up's.
@@ -433,19 +434,6 @@ __global__ void embed_kernel(const uint8_t* data, TileGeometry geometry, int64_t
         tile_element(geometry, part, static_cast<int>(row % kTileRows), k);
 }
 
-}  // namespace
-
-std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& weights,
-                                 const Rows&) {
-    for (int i = 0; i < weights.n_weights; i++) {
-        const Tensor& w = weights.weights[static_cast<size_t>(i)]->weight;
-        if (w.layout == &tiles_layout()) return {};
-    }
-    return "weights of F32";
-}
-
-namespace {
-
 // Of elements of up to eight rows, which kernels count in ints.
 int index_of(int64_t n) {
     CHECK(n >= 0 && kColumns * n < INT_MAX);
@@ -486,10 +474,8 @@ int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, 
     return i;
 }
 
-}  // namespace
-
 // Rows of x that a launch takes: eight, or as many as shared memory has room for.
-static int64_t rows_at_once(const Context& c, const ProductCall& call) {
+int64_t rows_at_once(const Context& c, const ProductCall& call) {
     int n = kColumns;
     for (int i = 0; i < call.weights.n_weights; i++) {
         const TileGeometry g = tile_geometry(call.weights.weights[static_cast<size_t>(i)]->weight);
@@ -501,6 +487,17 @@ static int64_t rows_at_once(const Context& c, const ProductCall& call) {
         while (n > 1 && n_bytes() > c.shared_bytes_a_block) n--;
     }
     return n;
+}
+
+}  // namespace
+
+std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& weights,
+                                 const Rows&) {
+    for (int i = 0; i < weights.n_weights; i++) {
+        const Tensor& w = weights.weights[static_cast<size_t>(i)]->weight;
+        if (w.layout == &tiles_layout()) return {};
+    }
+    return "weights of F32";
 }
 
 void run_matvec(const Step& s, const ProductCall& call) {

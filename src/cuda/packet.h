@@ -32,6 +32,7 @@ struct Delivery {
     Piece pieces[kMostPieces];
     uint32_t within[kWordsWithin];
 };
+static_assert(sizeof(Delivery) <= 4096);  // of arguments, all that a kernel takes
 
 RIDGE_HOST_DEVICE inline uint32_t word_for_device(const Piece& piece, uint32_t word,
                                                   const Token* drawn) {

@@ -47,16 +47,17 @@ bool SampleMirror::add(std::span<const SampleRow> rows, int64_t n_vocab, Packet&
     const bool moves = needs.n_words() > n_words_;
     if (moves) {
         check(cudaStreamSynchronize(stream), "sampling");
-        n_words_ = std::max(needs.n_words(), 2 * n_words_);
-        rows_ = {};
-        rows_ = on_device(row_bytes(n_rows_, n_words_));
+        const int64_t n_words = std::max(needs.n_words(), 2 * n_words_);
+        rows_ = on_device(row_bytes(n_rows_, n_words));
+        n_words_ = n_words;
     }
     Slot& slot = slots_[static_cast<size_t>(slot_)];
     if (needs.n_top > slot.n_top || slot.pinned.n_bytes() == 0) {
-        slot.n_top = std::max(needs.n_top, kTopOfRow);
-        slot.pinned = {};
-        slot.pinned = pinned_buffer(static_cast<size_t>(n_rows_ * slot.stride()),
-                                    "pinned memory for what is drawn");
+        Slot larger;
+        larger.n_top = std::max(needs.n_top, kTopOfRow);
+        larger.pinned = pinned_buffer(static_cast<size_t>(n_rows_ * larger.stride()),
+                                      "pinned memory for what is drawn");
+        slot.n_top = larger.n_top, slot.pinned = std::move(larger.pinned);
     }
     auto* draws = reinterpret_cast<RowDraw*>(rows_.data());
     auto* words = reinterpret_cast<int32_t*>(draws + n_rows_);

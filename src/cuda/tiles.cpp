@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -224,9 +225,10 @@ class PartWriter {
     }
     // Elements of a row are up to a code times `scale`, and `add`.
     void note_scale(int row, float scale, float add) {
-        const float greatest = scale * greatest_code_ + add;
+        if (!std::isfinite(scale) || !std::isfinite(add)) return;
+        const float greatest = std::min(scale * greatest_code_ + add, FLT_MAX);
         float& of_row = greatest_[static_cast<size_t>(row)];
-        if (std::isfinite(greatest)) of_row = std::max(of_row, greatest);
+        of_row = std::max(of_row, greatest);
     }
     static void put(uint8_t* at, int word, uint32_t bits, int shift) {
         uint32_t value;

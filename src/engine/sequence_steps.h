@@ -30,8 +30,8 @@ class SequenceSteps {
     // is sampled too. What it throws changes nothing of a step that is under way.
     void start(std::span<const Token> tokens, RowClass row_class, int n_logit_rows,
                const SampleParams* sampling);
-    // What the step gives that was started first of those under way. Where it throws, so has ended
-    // what was started behind it.
+    // What the step gives that was started first of those under way. Where it throws, what was
+    // started behind it is dropped.
     StepResult wait();
 
   private:

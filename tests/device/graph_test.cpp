@@ -40,7 +40,7 @@ TEST(Graph, draws_as_steps_that_are_not_captured_while_requests_ask_for_more) {
     SampleParams logprobs = plain;
     logprobs.n_logprobs = 200;
     SampleParams biases = plain;
-    for (Token i = 0; i < 2000; i++) biases.logit_bias.emplace_back(5 * i, -1.0f);
+    for (Token i = 0; i < 3000; i++) biases.logit_bias.emplace_back(5 * i, -1.0f);
     SampleParams flat = plain;  // draws from all candidates
     flat.top_k = 0, flat.top_p = 1, flat.min_p = 0, flat.temperature = 3;
 

@@ -45,11 +45,11 @@ std::vector<NamedTables> checkpoints_of(Op op, const Caps& caps) {
     return found;
 }
 
-// Of sums that round to f32 where the reference's are f64; and of operands that round to bf16.
-constexpr float kSums = 2e-4f, kRounded = 1e-2f;
-// Of attention, the reference's operands being rounded too where it matters, unless scores are so
-// large that their last bits do.
-constexpr float kRoundedAttention = 3e-3f;
+// Of sums that round to f32 where the reference's are f64; of products whose operands round to f16.
+constexpr float kSums = 2e-4f, kRounded = 1e-3f;
+// Of attention, the reference's operands being rounded too where it matters; and of scores so large
+// that their last bits do.
+constexpr float kRoundedAttention = 3e-3f, kLargeScores = 1e-2f;
 
 // Of elements that are judged together: each must be a number where the reference's is.
 constexpr float kFinite = 1e30f;
@@ -86,8 +86,9 @@ TEST_P(Operators, agree_with_the_reference) {
             const Difference difference = compare(judged, want, got);
             EXPECT_EQ(difference.fault, "");
             if (rounds) {
-                const bool is_tight = c.op == Op::kAttention && c.scale == 1;
-                EXPECT_LT(difference.relative_l2, is_tight ? kRoundedAttention : kRounded);
+                EXPECT_LT(difference.relative_l2, c.op == Op::kMatmul ? kRounded
+                                                  : c.scale == 1      ? kRoundedAttention
+                                                                      : kLargeScores);
             }
             Difference& w = worst[checkpoint.name];
             w.worst = std::max(w.worst, difference.worst);

@@ -85,7 +85,7 @@ std::vector<SampleParams> ways_of_drawing() {
     ways[0].temperature = 0;
     ways[1].temperature = 1.3f;
     ways[2].repeat_penalty = 1.5f, ways[2].frequency_penalty = 0.3f, ways[2].penalty_last_n = 4;
-    ways[3].presence_penalty = 0.5f, ways[3].penalty_last_n = -1;  // room for it grows on the way
+    ways[3].presence_penalty = 0.5f, ways[3].penalty_last_n = -1;
     ways[4].top_k = 0, ways[4].top_p = 1, ways[4].min_p = 0, ways[4].temperature = 3;
     ways[5].n_logprobs = 40, ways[5].logit_bias = {{7, 4.0f}, {8, -100.0f}};
     ways[5].repeat_penalty = 1.2f;

@@ -95,7 +95,7 @@ TEST_P(Stream, no_bit_differs_where_half_of_the_memory_is_there) {
     auto resident = Engine::open(options);
     const auto whole = static_cast<uint64_t>(resident->info().device_bytes);
     const auto in_layers = static_cast<uint64_t>(resident->info().weight_bytes) / 2;  // about
-    constexpr uint64_t kBeside = 64 << 10;  // that the backend takes beside
+    constexpr uint64_t kBeside = 1 << 20;  // that the backend takes beside
     for (uint64_t memory_bytes : {whole + kBeside, whole - 1, whole - in_layers / 2}) {
         options.memory_bytes = memory_bytes;
         auto streamed = Engine::open(options);

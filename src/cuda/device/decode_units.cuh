@@ -103,7 +103,7 @@ class Units {
             for (int m = 0; m < kStrips; m++) {
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    weights_[m][r][h] = exp2_near(weights_[m][r][h] - base);
+                    weights_[m][r][h] = exp2_near(weights_[m][r][h] - (base - kLift));
                     total += weights_[m][r][h];
                 }
             }
@@ -167,6 +167,9 @@ class Units {
 
   private:
     static constexpr int kHeads = S::kLaneHeads, kStrips = kUnit / 16;
+    // Weights, and with them sums and totals, are 2^kLift times what they are: so two numbers of
+    // f16 have 22 bits of weights down to 2^-26 of the highest.
+    static constexpr float kLift = S::kIsF16 ? 14 : 0;
 
     // Of the unit, that row g + 8 r of strip m has.
     __device__ int position(int m, int r) const {

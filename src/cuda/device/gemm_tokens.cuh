@@ -107,15 +107,6 @@ __device__ void over_block(T (&x)[2], T (&partial)[2][32], OfWarp of_warp) {
     for (int h = 0; h < 2; h++) x[h] = of_warp(exists ? partial[h][lane] : T(0));
 }
 
-// Exponents of a power of two, as f32 has them, that brings magnitudes up to `greatest` (its bits)
-// below 2^15, and of its inverse. Neither is subnormal; of zero and of infinity they are finite.
-__device__ inline float power_of_token(uint32_t greatest, float& inverse) {
-    constexpr uint32_t kLeast = 15, kMost = 254;
-    const uint32_t exponent = min(max(greatest >> 23, kLeast), kMost);
-    inverse = __uint_as_float((exponent - 14) << 23);
-    return __uint_as_float((268 - exponent) << 23);
-}
-
 // tokens: x, or x / sqrt(mean(x^2) + eps) * norm, times a power of two of each row, as parts of f16
 // (device/gemm_feed.cuh), and the powers' inverses
 //   A block for rows g and g + 8 of a part, which lie side by side there; its threads hold both, up
@@ -162,11 +153,11 @@ __global__ void __launch_bounds__(kMostTokenThreads)
     }
     over_block(greatest, greatest_of_warps,
                [](uint32_t x) { return __reduce_max_sync(kAllLanes, x); });
-    float power[2], inverse[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) power[h] = power_of_token(greatest[h], inverse[h]);
-    if (threadIdx.x == 0)
-        a.inverses[first_row] = inverse[0], a.inverses[first_row + 8] = inverse[1];
+    const PowerOfTwo of_row[2] = {power_for_f16(greatest[0]), power_for_f16(greatest[1])};
+    if (threadIdx.x == 0) {
+        a.inverses[first_row] = of_row[0].inverse, a.inverses[first_row + 8] = of_row[1].inverse;
+    }
+    const float power[2] = {of_row[0].power, of_row[1].power};
     for (int i = 0; i < n_pieces; i++) piece.store(i, scale, power);
 }
 

@@ -21,9 +21,8 @@ constexpr int kRoundChunks = 4;  // of x that a warp fetches at a time: a lane e
 // threads would compute alike.
 struct SharedPlan {
     // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: of one row [blocks] float2,
-    // else [blocks][4] float4. Inverse
-    // powers of warps' rows [n_warps][kColumns], and their squares [kColumns][n_warps]. Sums of
-    // warps [2][n_warps][n_sides][kTileRows][kColumns].
+    // else [blocks][4] float4. Inverse powers of warps' rows [n_warps][kColumns], and their squares
+    // [n_rows][n_warps]. Sums of warps [2][n_warps][n_sides][kTileRows][kColumns].
     int pitch, starts, inverses, squares, sums, n_bytes;
 };
 
@@ -210,14 +209,12 @@ class RowRounder {
             if (places) place(row, round, x, power);
         }
     }
-    // The power of two that a row is multiplied by: 2^(14 - e), where the greatest of its elements
-    // is 2^e or more. e is at least -112, so that neither the power nor its inverse, which it
-    // places, is subnormal.
+    // The power of two that a row is multiplied by; its inverse is placed.
     __device__ __forceinline__ float power_for(int row, float greatest) const {
-        const uint32_t bits = __reduce_max_sync(kAllLanes, __float_as_uint(greatest));
-        const uint32_t e = std::max(bits >> 23, 15u);
-        place_inverse(row, __uint_as_float((e - 14) << 23));
-        return __uint_as_float((268 - e) << 23);
+        const PowerOfTwo of_row =
+            power_for_f16(__reduce_max_sync(kAllLanes, __float_as_uint(greatest)));
+        place_inverse(row, of_row.inverse);
+        return of_row.power;
     }
     __device__ __forceinline__ void add_squares(int row, float square) const {
         if (a_.norm != nullptr) place_square(row, warp_sum(square));

@@ -40,6 +40,20 @@ __device__ inline uint32_t two_bf16(float low, float high) {
     return pair;
 }
 
+// A power of two that brings magnitudes up to `greatest` (its bits) below 2^15, so that f16 holds
+// them, and its inverse. Neither is subnormal; of zero, infinity and NaN both are finite.
+struct PowerOfTwo {
+    float power, inverse;
+};
+__device__ inline PowerOfTwo power_for_f16(uint32_t greatest) {
+    // Of the exponents that f32 stores, which are kBias more than they are: kOf is that of
+    // `greatest` when it has been multiplied.
+    constexpr uint32_t kBias = 127, kOf = kBias + 14, kLeast = kOf - kBias + 1, kMost = 254;
+    const uint32_t exponent = min(max(greatest >> 23, kLeast), kMost);
+    return {__uint_as_float((kBias + kOf - exponent) << 23),
+            __uint_as_float((kBias + exponent - kOf) << 23)};
+}
+
 // 2^x within 2 ulp (ex2.approx of PTX ISA 1.4); 0 below 2^-126, 0 of -inf, NaN of NaN.
 __device__ inline float exp2_near(float x) {
     float result;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/context.h"
+#include "cuda/sample_mirror.h"
 #include "model/batch.h"
 
 // What comes to the device in a packet that travels with its kernel's arguments.
@@ -69,7 +71,10 @@ TEST(Packet, holds_a_decode_step_of_eight_rows_with_penalties_without_pinned_mem
     deliver(packet.close(0, nullptr));
     for (int32_t i = 0; i < kWordsWithin; i++) EXPECT_EQ(words[static_cast<size_t>(i)], i);
     // Tokens, positions, slots, spans and logit rows; how they are drawn, with 64 tokens each.
-    EXPECT_GE(kWordsWithin, 8 * (1 + 1 + 2 + 1 + 4 + 1 + 16 + 64));
+    constexpr size_t kOfRow = sizeof(Token) + sizeof(int32_t) + sizeof(int64_t) + sizeof(int32_t) +
+                              sizeof(Sequence) + sizeof(int32_t) + sizeof(RowDraw) +
+                              64 * sizeof(Token);
+    EXPECT_GE(kWordsWithin * sizeof(uint32_t), 8 * kOfRow + sizeof(DrawnPlace));
 }
 
 }  // namespace
