@@ -7,6 +7,7 @@
 #include "cases/case_run.h"
 #include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
+#include "cuda/tiles.h"
 #include "device/rounded_attention.h"
 #include "ref/ref.h"
 #include "support/op_entries.h"
@@ -133,6 +134,49 @@ TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
                 run_case(finish_case(first), test_seed(), tables, pool, cuda.device.get());
             for (int64_t j = 0; j < alone.n_cols; j++) {
                 EXPECT_EQ(alone.values[static_cast<size_t>(j)], got.values[static_cast<size_t>(j)]);
+            }
+        }
+    }
+}
+
+// Inputs and weights are brought to what f16 holds and back, by powers of two.
+TEST(Matvec, agrees_with_the_reference_at_any_magnitude) {
+    CudaCases cuda = make_cuda_cases({.threads = 2});
+    ThreadPool pool(2);
+    Tables ref_tables;
+    ref::add_ref_ops(ref_tables, "ref");
+    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+    struct Magnitude {
+        Fill fill;
+        float scale, weight_scale;
+    };
+    uint64_t seed = test_seed();
+    for (const Format& format : formats()) {
+        if (!ridge::cuda::has_tiles(format.id)) continue;
+        std::vector<Magnitude> magnitudes = {{Fill::kNormal, 1e-30f, 1},
+                                             {Fill::kNormal, 1e30f, 1},
+                                             {Fill::kOutlier, 1e6f, 1},
+                                             {Fill::kNormal, 1e-3f, 1e4f}};
+        if (format.id == FormatId::kBF16) {
+            magnitudes.push_back({Fill::kNormal, 1e25f, 1e-30f});
+            magnitudes.push_back({Fill::kNormal, 1e-25f, 1e30f});
+        }
+        for (const Magnitude& m : magnitudes) {
+            for (int64_t n_rows : {1, 3, 8}) {
+                Case c{.op = Op::kMatmul, .n_rows = n_rows, .d_in = 512};
+                c.weights = {{.d_out = 33, .format = format.id},
+                             {.d_out = 70, .format = format.id, .bias = true}};
+                c.fill = m.fill, c.scale = m.scale, c.weight_scale = m.weight_scale;
+                c = finish_case(c);
+                SCOPED_TRACE(fmt::format("{}, x {}, weights {}, RIDGE_SEED={}", c.name, m.scale,
+                                         m.weight_scale, test_seed()));
+                CaseRun run(c, ++seed);
+                Case judged = c;
+                judged.tolerance = kFinite;
+                const Difference difference = compare(judged, run.run(ref_tables, pool),
+                                                      run.run(tables, pool, cuda.device.get()));
+                EXPECT_EQ(difference.fault, "");
+                EXPECT_LT(difference.relative_l2, kRounded);
             }
         }
     }
