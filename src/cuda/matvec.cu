@@ -151,6 +151,50 @@ struct Target {
     }
 };
 
+// The sums of a unit's warps in shared memory: [kWarps][kSides][kTileRows][kColumns].
+template <class Chunk, int kWarps, int kSides>
+struct WarpSums {
+    static constexpr int kOfSide = kTileRows * kColumns, kOfWarp = kSides * kOfSide,
+                         kOfUnit = kWarps * kOfWarp;
+
+    // A lane's of columns 2 t and 2 t + 1, of rows g and g + 8. inverse: what they are multiplied
+    // by.
+    __device__ static void put(float* mine, const float (&total)[kSides][4], float2 inverse) {
+#pragma unroll
+        for (int side = 0; side < kSides; side++, mine += kOfSide) {
+            constexpr float kPerUpper = 1.0f / Chunk::kUpper;
+            *reinterpret_cast<float2*>(mine) =
+                make_float2(total[side][0] * inverse.x, total[side][1] * inverse.y);
+            *reinterpret_cast<float2*>(mine + 8 * kColumns) = make_float2(
+                total[side][2] * kPerUpper * inverse.x, total[side][3] * kPerUpper * inverse.y);
+        }
+    }
+    // A product, and where sides are two weights the second one's. Rows of a pair of tiles lie one
+    // behind the other as the sides do.
+    __device__ static float2 add(const float* of_warp, int unit_tiles) {
+        float2 p = make_float2(0, 0);
+#pragma unroll
+        for (int w = 0; w < kWarps; w++) {
+            p.x += of_warp[w * kOfWarp];
+            if (kSides == 2 && unit_tiles == 1) p.y += of_warp[w * kOfWarp + kOfSide];
+        }
+        return p;
+    }
+};
+
+// What products of a normed row are multiplied by.
+template <int kWarps>
+__device__ __forceinline__ float norm_scale(const MatvecArgs& a, const uint8_t* shared, int row) {
+    const auto* squares =
+        reinterpret_cast<const float4*>(shared + a.plan.squares) + row * (kWarps / 4);
+    float square = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps / 4; w++) {
+        square += (squares[w].x + squares[w].y) + (squares[w].z + squares[w].w);
+    }
+    return rsqrtf(fmaf(square, a.per_element, a.eps));
+}
+
 constexpr int kRoundThreads = 128;
 
 // round_rows: what warps multiply of several rows, once for all blocks of a matvec
@@ -193,9 +237,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
                              shared + (kSingle ? 0 : std::min(g, a.n_rows - 1) * a.plan.pitch)) +
                          2 * t;
     const auto* starts = reinterpret_cast<const float*>(shared + a.plan.starts);
-    // Of a side, of a warp, of all.
-    constexpr int kSideFloats = kTileRows * kColumns, kWarpFloats = kSides * kSideFloats,
-                  kUnitFloats = kWarps * kWarpFloats;
+    using Sums = WarpSums<Chunk, kWarps, kSides>;
     auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
     auto* of_unit = sums;
     const int n_storing = (products.n + 31) / 32;  // warps
@@ -247,41 +289,19 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
             if (base < n_chunks || next_unit < a.n_units) feed.next_group();
         }
         if (kSingle ? t == 0 : 2 * t < a.n_rows) {
-            float* mine = of_unit + warp * kWarpFloats + g * kColumns + 2 * t;
-#pragma unroll
-            for (int side = 0; side < kSides; side++, mine += kSideFloats) {
-                constexpr float kPerUpper = 1.0f / Chunk::kUpper;
-                *reinterpret_cast<float2*>(mine) =
-                    make_float2(total[side][0] * inverse.x, total[side][1] * inverse.y);
-                *reinterpret_cast<float2*>(mine + 8 * kColumns) = make_float2(
-                    total[side][2] * kPerUpper * inverse.x, total[side][3] * kPerUpper * inverse.y);
-            }
+            Sums::put(of_unit + warp * Sums::kOfWarp + g * kColumns + 2 * t, total, inverse);
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
         if (target.out != nullptr) {
-            // Rows of a pair lie one behind the other as the sides do.
             const int column = products.column(number);
-            const float* of_warp = of_unit + products.row(number) * kColumns + column;
-            float p = 0, up = 0;
-#pragma unroll
-            for (int w = 0; w < kWarps; w++) {
-                p += of_warp[w * kWarpFloats];
-                if (kSides == 2 && a.unit_tiles == 1) up += of_warp[w * kWarpFloats + kSideFloats];
-            }
+            float2 p = Sums::add(of_unit + products.row(number) * kColumns + column, a.unit_tiles);
             if (a.norm != nullptr) {
-                const auto* squares = reinterpret_cast<const float4*>(shared + a.plan.squares) +
-                                      column * (kWarps / 4);
-                float square = 0;
-#pragma unroll
-                for (int w = 0; w < kWarps / 4; w++) {
-                    square += (squares[w].x + squares[w].y) + (squares[w].z + squares[w].w);
-                }
-                const float scale = rsqrtf(fmaf(square, a.per_element, a.eps));
-                p *= scale, up *= scale;
+                const float scale = norm_scale<kWarps>(a, shared, column);
+                p.x *= scale, p.y *= scale;
             }
-            target.store(a, before, p, up);
+            target.store(a, before, p.x, p.y);
         }
         unit = next_unit;
         if (unit >= a.n_units) return;
@@ -290,7 +310,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         if (number < 0) number += 32 * kWarps;
         target.find(a, products, unit, number);
         if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
-        of_unit = of_unit == sums ? sums + kUnitFloats : sums;
+        of_unit = of_unit == sums ? sums + Sums::kOfUnit : sums;
     }
 }
 
@@ -493,11 +513,13 @@ int64_t rows_at_once(const Context& c, const ProductCall& call) {
 
 std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& weights,
                                  const Rows&) {
+    std::string_view why = "weights of F32";
     for (int i = 0; i < weights.n_weights; i++) {
         const Tensor& w = weights.weights[static_cast<size_t>(i)]->weight;
         if (w.layout == &tiles_layout()) return {};
+        if (has_tiles(w.format->id)) why = "weights are not packed";
     }
-    return "weights of F32";
+    return why;
 }
 
 void run_matvec(const Step& s, const ProductCall& call) {
