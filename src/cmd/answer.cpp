@@ -110,12 +110,12 @@ AnswerWriter::AnswerWriter(Output& output, StatusLine& status, const Engine& eng
     styled_ = output.is_terminal() && (no_color == nullptr || no_color[0] == 0);
 }
 
-// An error has come in the middle of thinking, maybe that of standard output itself.
+// Where finish() has not been called an error has come, maybe that of standard output itself. What
+// is said of it begins a line of its own.
 AnswerWriter::~AnswerWriter() {
-    if (!dimmed_) return;
+    if (!dimmed_ && last_ == '\n') return;
     try {
-        output_.write("\x1b[0m");
-        output_.flush();
+        finish(output_.is_terminal());
     } catch (...) {  // there is no terminal any more
     }
 }

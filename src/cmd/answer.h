@@ -35,7 +35,7 @@ void check_text_fits(const Engine& engine, size_t n_bytes);
 void check_prompt_fits(const Engine& engine, size_t n_tokens);
 
 // Writes an answer to standard output as it comes. On a terminal, thinking is dimmed; what comes
-// after the writer never is.
+// after the writer never is, and where an error ended the answer it begins a line.
 class AnswerWriter {
   public:
     AnswerWriter(Output& output, StatusLine& status, const Engine& engine);

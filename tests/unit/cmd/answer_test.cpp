@@ -77,7 +77,7 @@ class AnswerWriterOnATerminal : public testing::Test {
     std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(AnswerWriterOnATerminal, leaves_nothing_dimmed_where_an_error_ends_the_thinking) {
+TEST_F(AnswerWriterOnATerminal, leaves_nothing_dimmed_and_ends_the_line_where_an_error_comes) {
     std::string seen;
     bool available = false;
     {
@@ -97,7 +97,7 @@ TEST_F(AnswerWriterOnATerminal, leaves_nothing_dimmed_where_an_error_ends_the_th
         }
     }
     if (!available) GTEST_SKIP() << "no pseudo-terminal";
-    EXPECT_EQ(seen, "\x1b[2m<think>the\x1b[0m");
+    EXPECT_EQ(seen, "\x1b[2m<think>the\x1b[0m\r\n");
 }
 
 TEST_F(AnswerWriterOnATerminal, writes_nothing_at_its_end_where_nothing_is_dimmed) {
@@ -114,6 +114,7 @@ TEST_F(AnswerWriterOnATerminal, writes_nothing_at_its_end_where_nothing_is_dimme
                 writer.write(event("<think>"));
                 writer.write(event("</think>"));
                 writer.write(event("the"));
+                writer.finish(false);
             }
             {
                 AnswerWriter writer(output, status, *engine_);
