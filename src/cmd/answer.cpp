@@ -40,15 +40,17 @@ std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
     if (interrupted()) throw Interrupted();
     if (!quiet) {
         status.clear();
-        say_of_device(engine->info());
+        for (const std::string& line : lines_of_device(engine->info())) say(line);
     }
     return engine;
 }
 
-void say_of_device(const ModelInfo& info) {
+std::vector<std::string> lines_of_device(const ModelInfo& info) {
+    std::vector<std::string> lines;
     for (const std::string& line : {info.device_reason, info.stream.reason}) {
-        if (!line.empty()) say(printable(line));
+        if (!line.empty()) lines.push_back(printable(line));
     }
+    return lines;
 }
 
 SampleParams sampling_of(const Engine& engine, const SamplingOptions& options) {

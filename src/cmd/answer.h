@@ -19,7 +19,7 @@ namespace ridge {
 std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
                                     const std::function<void(const Engine&)>& check = {});
 // What is to be told of the device that "auto" chose, and of layers that are streamed: a line each.
-void say_of_device(const ModelInfo& info);
+std::vector<std::string> lines_of_device(const ModelInfo& info);
 
 // The file's sampling with what was asked over it; a seed is drawn where none was asked.
 SampleParams sampling_of(const Engine& engine, const SamplingOptions& options);

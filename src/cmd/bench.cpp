@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -295,7 +297,9 @@ class Bench {
             });
         if (!options_.quiet) {
             status_.clear();
-            say_of_device(session->info());
+            for (const std::string& line : lines_of_device(session->info())) {
+                if (said_.insert(line).second) say(line);
+            }
         }
         for (const BenchTest& test : tests_) {
             BenchResult result = time_test(*session, test);
@@ -383,7 +387,8 @@ class Bench {
     std::vector<BenchTest> tests_;
     BenchReport report_;
     std::vector<Opening> openings_;
-    size_t n_done_ = 0;  // tests of all openings
+    std::set<std::string> said_;  // of devices: each line once
+    size_t n_done_ = 0;           // tests of all openings
     std::optional<Timed> timed_;
 };
 

@@ -116,7 +116,7 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
     line.name("--device", "NAME",
               "device that runs the model: cpu, cuda:N, or auto, the first GPU that can be used, "
               "else the CPU (default: auto)",
-              open.device, [] { return "one of " + listed(device_names()); });
+              open.device, expected_devices);
     line.value("--device-memory", "GB",
                "of the device's memory, what weights and the KV cache may take at the most",
                [&open](Where where, const std::string& text) {

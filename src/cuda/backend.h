@@ -31,6 +31,8 @@ struct CudaDevice {
 struct CudaDevices {
     std::vector<CudaDevice> devices;
     std::string missing;  // why there are none: no driver, no GPU; empty where there are some
+    // `missing` tells of a driver that does not work, not of a machine without driver or GPU.
+    bool driver_fails = false;
 };
 CudaDevices find_cuda_devices(const Fault& fault = fault_from_environment());
 

@@ -18,13 +18,22 @@ std::string capability_text(int capability) {
     return fmt::format("{}.{}", capability / 10, capability % 10);
 }
 
-// Devices that the driver shows; `missing` says why there are none.
-int count_devices(const Fault& fault, std::string& missing) {
+bool has_driver(const Fault& fault) {
+    if (fault.kind == Fault::kNoDriver) return false;
+    int version = 0;  // stays so where none is installed
+    return cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
+}
+
+// Devices that the driver shows; `found` gets the reason why there are none.
+int count_devices(const Fault& fault, CudaDevices& found) {
     int n = 1;
     cudaError_t status = cudaSuccess;
     switch (fault.kind) {
         case Fault::kNoDriver:
             status = cudaErrorInsufficientDriver;
+            break;
+        case Fault::kBadDriver:
+            status = cudaErrorSystemDriverMismatch;
             break;
         case Fault::kNoGpu:
             status = cudaErrorNoDevice;
@@ -37,10 +46,13 @@ int count_devices(const Fault& fault, std::string& missing) {
     }
     if (status == cudaSuccess && n > 0) return n;
     cudaGetLastError();
-    missing = status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old"
-              : status == cudaErrorNoDevice || status == cudaSuccess
-                  ? "no GPU that the driver shows"
-                  : cuda::error_text(status);
+    if (status == cudaErrorNoDevice || status == cudaSuccess) {
+        found.missing = "no GPU that the driver shows";
+    } else if (status == cudaErrorInsufficientDriver && !has_driver(fault)) {
+        found.missing = "no NVIDIA driver";
+    } else {
+        found.missing = cuda::error_text(status), found.driver_fails = true;
+    }
     return 0;
 }
 
@@ -97,16 +109,16 @@ CudaDevice describe_device(int index, const Fault& fault) {
 
 CudaDevices find_cuda_devices(const Fault& fault) {
     CudaDevices found;
-    const int n = count_devices(fault, found.missing);
+    const int n = count_devices(fault, found);
     for (int i = 0; i < n; i++) found.devices.push_back(describe_device(i, fault));
     return found;
 }
 
 // Looks at no other device: that alone takes time, and some of its memory.
 CudaDevice open_cuda_device(int index, const Fault& fault) {
-    std::string missing;
-    const int n = count_devices(fault, missing);
-    if (n == 0) throw Error("cuda:{}: {}", index, missing);
+    CudaDevices found;
+    const int n = count_devices(fault, found);
+    if (n == 0) throw Error("cuda:{}: {}", index, found.missing);
     if (index < 0 || index >= n) {
         throw Error(ErrorKind::kUsage, "cuda:{}: this machine has {}", index, counted(n, "GPU"));
     }

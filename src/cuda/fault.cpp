@@ -11,8 +11,12 @@ namespace ridge {
 
 Fault parse_fault(std::string_view text) {
     constexpr std::pair<std::string_view, Fault::Kind> kAlone[] = {
-        {"", Fault::kNone},          {"no-driver", Fault::kNoDriver}, {"no-gpu", Fault::kNoGpu},
-        {"too-old", Fault::kTooOld}, {"full", Fault::kNoContext},
+        {"", Fault::kNone},
+        {"no-driver", Fault::kNoDriver},
+        {"bad-driver", Fault::kBadDriver},
+        {"no-gpu", Fault::kNoGpu},
+        {"too-old", Fault::kTooOld},
+        {"full", Fault::kNoContext},
     };
     constexpr std::pair<std::string_view, Fault::Kind> kCounted[] = {
         {"full@", Fault::kFull},
@@ -29,8 +33,8 @@ Fault parse_fault(std::string_view text) {
         if (error == std::errc() && at == end && fault.after >= 0) return fault;
     }
     throw Error(ErrorKind::kUsage,
-                "RIDGE_CUDA_FAULT \"{}\": expected no-driver, no-gpu, too-old, full, full@N or "
-                "lost@N",
+                "RIDGE_CUDA_FAULT \"{}\": expected no-driver, bad-driver, no-gpu, too-old, "
+                "full, full@N or lost@N",
                 printable(text, 80));
 }
 

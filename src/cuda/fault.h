@@ -10,6 +10,7 @@ struct Fault {
     enum Kind : uint8_t {
         kNone,
         kNoDriver,   // "no-driver"
+        kBadDriver,  // "bad-driver": one that does not fit what the kernel has of it
         kNoGpu,      // "no-gpu"
         kTooOld,     // "too-old": the one GPU has a compute capability of 7.5
         kNoContext,  // "full": the one GPU has no memory for the driver's own

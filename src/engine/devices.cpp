@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "cpu/backend.h"
+#include "cpu/isa.h"
 #ifdef RIDGE_HAS_CUDA
 #include "cuda/backend.h"
 #endif
@@ -27,11 +28,17 @@ DeviceInfo cpu_info() {
     return info;
 }
 
+// Why there are no GPUs; `fails`: it is not that there are none, or no driver.
+struct Missing {
+    std::string why;
+    bool fails = false;
+};
+
 #ifdef RIDGE_HAS_CUDA
-std::vector<DeviceInfo> find_cuda(std::string& missing) {
+std::vector<DeviceInfo> find_cuda(Missing& missing) {
     std::vector<DeviceInfo> found;
     CudaDevices cuda = find_cuda_devices();
-    missing = cuda.missing;
+    missing = {cuda.missing, cuda.driver_fails};
     for (const CudaDevice& device : cuda.devices) {
         DeviceInfo info;
         info.device = "cuda:" + std::to_string(device.index), info.name = device.name;
@@ -46,8 +53,8 @@ std::unique_ptr<Backend> open_cuda(const OpenOptions& options, int index) {
 }
 #else
 constexpr std::string_view kNotBuilt = "this build of Ridge has no CUDA backend";
-std::vector<DeviceInfo> find_cuda(std::string& missing) {
-    missing = kNotBuilt;
+std::vector<DeviceInfo> find_cuda(Missing& missing) {
+    missing.why = kNotBuilt;
     return {};
 }
 std::unique_ptr<Backend> open_cuda(const OpenOptions& options, int) {
@@ -77,7 +84,8 @@ std::optional<int> cuda_index(std::string_view device) {
 
 // The first GPU that can run Ridge, else the CPU.
 OpenedDevice choose_device(const OpenOptions& options) {
-    std::string missing, unusable;
+    Missing missing;
+    std::string unusable;
     for (const DeviceInfo& device : find_cuda(missing)) {
         if (device.unusable.empty()) {
             return {open_cuda(options, *cuda_index(device.device)),
@@ -87,6 +95,10 @@ OpenedDevice choose_device(const OpenOptions& options) {
         unusable = fmt::format("--device auto: cpu, since {}, {}, cannot be used: {}",
                                device.device, device.name, device.unusable);
     }
+    if (missing.fails) {
+        unusable =
+            fmt::format("--device auto: cpu, since the NVIDIA driver fails: {}", missing.why);
+    }
     return {open_cpu(options), unusable};
 }
 
@@ -94,14 +106,18 @@ OpenedDevice choose_device(const OpenOptions& options) {
 
 std::vector<DeviceInfo> find_devices() {
     std::vector<DeviceInfo> devices{cpu_info()};
-    std::string missing;
+    Missing missing;
     for (DeviceInfo& device : find_cuda(missing)) devices.push_back(std::move(device));
-    if (!missing.empty()) {
+    if (!missing.why.empty()) {
         DeviceInfo none;
-        none.device = "cuda", none.unusable = missing;
+        none.device = "cuda", none.unusable = missing.why;
         devices.push_back(none);
     }
     return devices;
+}
+
+std::string expected_devices() {
+    return "one of auto, cpu, cuda:N (ridge devices lists them)";
 }
 
 std::vector<std::string> device_names() {
@@ -113,14 +129,14 @@ std::vector<std::string> device_names() {
 }
 
 OpenedDevice open_device(const OpenOptions& options) {
+    choose_isa(options.cpu_isa);  // what is wrong with it is told where a GPU runs, too
     if (options.device == "auto") return choose_device(options);
     if (options.device == "cpu") return {open_cpu(options), {}};
     if (const std::optional<int> index = cuda_index(options.device)) {
         return {open_cuda(options, *index), {}};
     }
-    throw Error(ErrorKind::kUsage,
-                "--device \"{}\": expected one of auto, cpu, cuda:N (ridge devices lists them)",
-                printable(options.device, 80));
+    throw Error(ErrorKind::kUsage, "--device \"{}\": expected {}", printable(options.device, 80),
+                expected_devices());
 }
 
 }  // namespace ridge

@@ -34,6 +34,7 @@ struct DeviceInfo {
 };
 std::vector<DeviceInfo> find_devices();
 std::vector<std::string> device_names();  // of those that can be used
+std::string expected_devices();           // how an error calls what OpenOptions::device may be
 // Instruction sets that the CPU's kernels are written for, as far as this machine has them, the
 // best last: "scalar", "avx2", "avx512".
 std::vector<std::string> cpu_isa_names();

@@ -106,7 +106,7 @@ TEST(Program, refuses_names_that_are_empty_and_says_what_it_expected) {
     for (Empty empty :
          {Empty{"run", "--cpu-isa", "--cpu-isa \"\": expected one of scalar"},
           Empty{"run", "--checkpoint", "--checkpoint \"\": expected one of ref, plain"},
-          Empty{"run", "--device", "--device \"\": expected one of cpu"},
+          Empty{"run", "--device", "--device \"\": expected one of auto, cpu, cuda:N"},
           Empty{"run", "-m", "--model \"\": expected a GGUF file"},
           Empty{"run", "-f", "--file \"\": expected a file"},
           Empty{"run", "--pre", "--pre \"\": expected the name of"},

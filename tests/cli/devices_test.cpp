@@ -41,7 +41,7 @@ TEST_F(CudaDevices, what_hinders_one_is_one_line) {
 
 TEST_F(CudaDevices, the_cpu_runs_beside_one_that_cannot_be_used) {
     const std::string want = run(on("cpu")).out;
-    for (const char* fault : {"no-driver", "no-gpu", "too-old", "full"}) {
+    for (const char* fault : {"no-driver", "bad-driver", "no-gpu", "too-old", "full"}) {
         SCOPED_TRACE(fault);
         const Result named = run(on("cpu"), with_fault(fault));
         EXPECT_EQ(named.status, 0);
@@ -55,9 +55,34 @@ TEST_F(CudaDevices, auto_says_why_there_is_a_gpu_that_it_does_not_take) {
     const Result too_old = run(on("auto"), with_fault("too-old"));
     EXPECT_NE(too_old.err.find("ridge: --device auto: cpu, since cuda:0, "), std::string::npos)
         << too_old.err;
-    EXPECT_EQ(run(on("auto"), with_fault("no-gpu")).err.find("--device auto"), std::string::npos);
-    const Result quiet = run(with(on("auto"), {"-q"}), with_fault("too-old"));
-    EXPECT_EQ(quiet.err, "");
+    const Result failing = run(on("auto"), with_fault("bad-driver"));
+    EXPECT_NE(failing.err.find("ridge: --device auto: cpu, since the NVIDIA driver fails: "),
+              std::string::npos)
+        << failing.err;
+    for (const char* fault : {"no-driver", "no-gpu"}) {
+        EXPECT_EQ(run(on("auto"), with_fault(fault)).err.find("--device auto"), std::string::npos);
+    }
+    for (const char* fault : {"too-old", "bad-driver"}) {
+        EXPECT_EQ(run(with(on("auto"), {"-q"}), with_fault(fault)).err, "");
+    }
+}
+
+TEST_F(CudaDevices, bench_says_once_how_auto_chose) {
+    const Result timed = run({"bench", "-m", "synth:tiny-llama3:Q8_0", "-p", "0", "-n", "1", "-r",
+                              "1", "--checkpoint", "ref,plain", "-ctk", "f16,f32"},
+                             with_fault("too-old"));
+    EXPECT_EQ(timed.status, 0) << timed.err;
+    const size_t at = timed.err.find("ridge: --device auto: cpu, since cuda:0, ");
+    EXPECT_NE(at, std::string::npos) << timed.err;
+    EXPECT_EQ(timed.err.find("--device auto", at + 10), std::string::npos) << timed.err;
+}
+
+TEST_F(CudaDevices, an_instruction_set_is_judged_before_a_gpu_is_opened) {
+    expect_error(with(on("cuda:0"), {"--cpu-isa", "mmx"}), 2, "--cpu-isa \"mmx\": expected one of",
+                 with_fault("no-gpu"));
+    Setting setting = with_fault("no-gpu");
+    setting.environment["RIDGE_CPU_ISA"] = "mmx";
+    expect_error(on("cuda:0"), 2, "RIDGE_CPU_ISA \"mmx\": expected one of", setting);
 }
 
 TEST_F(CudaDevices, are_listed_with_what_hinders_them) {

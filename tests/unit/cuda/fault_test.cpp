@@ -15,10 +15,20 @@ std::string error_of_opening(Fault::Kind kind, int device = 0) {
 }
 
 TEST(Devices, none_is_told_in_one_line) {
-    EXPECT_EQ(error_of_opening(Fault::kNoDriver), "cuda:0: no NVIDIA driver, or one too old");
+    EXPECT_EQ(error_of_opening(Fault::kNoDriver), "cuda:0: no NVIDIA driver");
     EXPECT_EQ(error_of_opening(Fault::kNoGpu), "cuda:0: no GPU that the driver shows");
-    EXPECT_EQ(find_cuda_devices({Fault::kNoDriver}).missing, "no NVIDIA driver, or one too old");
+    EXPECT_EQ(find_cuda_devices({Fault::kNoDriver}).missing, "no NVIDIA driver");
     EXPECT_TRUE(find_cuda_devices({Fault::kNoGpu}).devices.empty());
+}
+
+TEST(Devices, a_driver_that_fails_is_not_one_that_is_missing) {
+    const CudaDevices found = find_cuda_devices({Fault::kBadDriver});
+    EXPECT_TRUE(found.driver_fails);
+    EXPECT_NE(found.missing.find("(cudaErrorSystemDriverMismatch)"), std::string::npos);
+    EXPECT_NE(error_of_opening(Fault::kBadDriver).find("cuda:0: "), std::string::npos);
+    for (Fault::Kind kind : {Fault::kNoDriver, Fault::kNoGpu, Fault::kTooOld}) {
+        EXPECT_FALSE(find_cuda_devices({kind}).driver_fails) << int{kind};
+    }
 }
 
 TEST(Devices, one_that_is_too_old_or_full_is_told_with_its_name) {
@@ -45,6 +55,7 @@ TEST(Check, errors_name_what_was_being_done_and_what_the_runtime_says) {
 
 TEST(Fault, is_read_from_its_name) {
     EXPECT_EQ(parse_fault("").kind, Fault::kNone);
+    EXPECT_EQ(parse_fault("bad-driver").kind, Fault::kBadDriver);
     EXPECT_EQ(parse_fault("too-old").kind, Fault::kTooOld);
     EXPECT_EQ(parse_fault("full").kind, Fault::kNoContext);
     const Fault lost = parse_fault("lost@12");
