@@ -11,6 +11,7 @@ namespace ridge {
 enum class ErrorKind {
     kFailure,  // a file, a request or a device is not what it should be (exit 1)
     kUsage,    // an option or its value is not what it should be (exit 2)
+    kLost,     // a device has failed, and with it all that it may be asked for (exit 1)
 };
 
 // The one exception of the project, for files, options, requests and device failures. The message

@@ -163,6 +163,7 @@ class Chat {
             }
         } catch (const Error& e) {
             status_.clear();
+            if (e.kind() == ErrorKind::kLost) throw;  // no other message would be answered
             say(e.what());
             failed_ = true;
         }

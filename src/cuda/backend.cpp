@@ -216,11 +216,11 @@ class CudaBackend : public Backend {
     // All that a step reads of the batch goes into its packet. Two steps may be under way: they
     // take turns with pinned memory, and wait for each other on the device.
     Ticket step(const Model& model, const KvCache& kv, const Batch& batch) override {
-        use("step");
+        check_step(cudaSetDevice(device_.index));
         const uint64_t id = n_steps_ + 1;
         Flight& flight = flights_[id % flights_.size()];
         if (std::exchange(flight.id, 0) != 0) {  // it is dropped
-            check(cudaEventSynchronize(flight.ended.get()), "step");
+            check_step(cudaEventSynchronize(flight.ended.get()));
         }
         if (fault_.kind == Fault::kLost && static_cast<int64_t>(n_steps_) == fault_.after) {
             cuda::lose_device(stream_.get());
@@ -232,8 +232,9 @@ class CudaBackend : public Backend {
             n_drawn_ = draws ? static_cast<int64_t>(batch.sample_rows.size()) : 0;
             check(cudaEventRecord(flight.ended.get(), stream_.get()), "step");
         } catch (...) {  // what has been started may use what the next step overwrites
-            cudaStreamSynchronize(stream_.get());
+            const cudaError_t status = cudaStreamSynchronize(stream_.get());
             graphs_.clear();  // what draws may have moved
+            check_step(status);
             throw;
         }
         n_steps_ = flight.id = id;
@@ -244,8 +245,8 @@ class CudaBackend : public Backend {
         const size_t slot = ticket.id % flights_.size();
         Flight& flight = flights_[slot];
         CHECK(ticket.id != 0 && flight.id == ticket.id);
-        use("step");
-        check(cudaEventSynchronize(flight.ended.get()), "step");
+        check_step(cudaSetDevice(device_.index));
+        check_step(cudaEventSynchronize(flight.ended.get()));
         flight.id = 0;
         sampling_.collect(static_cast<int>(slot));
         return std::move(flight.result);
@@ -270,6 +271,12 @@ class CudaBackend : public Backend {
   private:
     // The runtime's calls go to the calling thread's device.
     void use(std::string_view what) const { check(cudaSetDevice(device_.index), what); }
+
+    // Of a call that cannot fail itself: it tells that a kernel has failed before, which lasts.
+    void check_step(cudaError_t status) const {
+        if (status == cudaSuccess) return;
+        throw Error(ErrorKind::kLost, "{}: step: {}", name_, cuda::error_text(status));
+    }
 
     cudaError_t malloc(void** data, size_t n_bytes) {
         if (fault_.kind == Fault::kFull && n_allocations_++ >= fault_.after) {

@@ -29,11 +29,7 @@ struct Result {
     std::string output;  // standard output and error
 };
 
-Result run_with_fault(const std::string& fault, const std::string& arguments) {
-    const std::string command = fmt::format(
-        "RIDGE_CUDA_FAULT={} {} run -m synth:smollm2-135m:Q8_0 --ids 1,2,3 --json -q "
-        "--ignore-eos {} 2>&1",
-        fault, program(), arguments);
+Result output_of(const std::string& command) {
     Result result{-1, ""};
     FILE* pipe = popen(command.c_str(), "r");
     if (pipe == nullptr) return result;
@@ -43,6 +39,13 @@ Result run_with_fault(const std::string& fault, const std::string& arguments) {
     }
     result.status = pclose(pipe);
     return result;
+}
+
+Result run_with_fault(const std::string& fault, const std::string& arguments) {
+    return output_of(
+        fmt::format("RIDGE_CUDA_FAULT={} {} run -m synth:smollm2-135m:Q8_0 --ids 1,2,3 --json -q "
+                    "--ignore-eos {} 2>&1",
+                    fault, program(), arguments));
 }
 
 class Faults : public testing::Test {
@@ -71,6 +74,17 @@ TEST_F(Faults, a_lost_device_ends_the_run_in_one_line) {
         expect_one_line(fmt::format("lost@{}", n_steps),
                         "-n 16 --stream-weights --device " + device(), "(cudaError");
     }
+}
+
+TEST_F(Faults, a_lost_device_ends_a_conversation) {
+    const Result result = output_of(fmt::format(
+        "printf 'one\\ntwo\\n' | RIDGE_CUDA_FAULT=lost@6 {} chat -m synth:smollm2-135m:Q8_0 -q "
+        "--ignore-eos -n 16 --device {} 2>&1 >/dev/null",
+        program(), device()));
+    EXPECT_EQ(result.status, 1 << 8) << "exit status 1, no signal";
+    EXPECT_EQ(result.output.rfind("ridge: ", 0), 0u) << result.output;
+    EXPECT_EQ(result.output.find('\n'), result.output.size() - 1) << result.output;
+    EXPECT_NE(result.output.find(device() + ": step: "), std::string::npos) << result.output;
 }
 
 TEST_F(Faults, full_memory_ends_the_run_in_one_line) {
