@@ -22,19 +22,38 @@ std::string cache_text(const Capacity& capacity, int64_t n_slots) {
                                  : fmt::format("a KV cache of {} positions", n_slots);
 }
 
+// "; try -c N" where a context of N positions would find room beside weights and steps.
+std::string advice_on_context(const Engine::Impl& impl, DType k_dtype, DType v_dtype,
+                              uint64_t available) {
+    Model model = impl.model;
+    model.weights = read_weights(*impl.file, model.config);
+    model.rope_table = make_rope_table(model.config);
+    const bool repack = !impl.options.no_repack;
+    const KvCache least = describe_kv_cache(model.config, k_dtype, v_dtype, 1);
+    const int64_t beside =
+        least_weight_bytes(*impl.backend, model, repack) +
+        impl.backend->step_bytes(model, repack ? *model.tables.matmul_layout : row_major_layout(),
+                                 least, kStepRows, kMaxStepLogitRows);
+    const int64_t room = (static_cast<int64_t>(available) - beside) / 10 * 9;
+    const int64_t n_groups = room / static_cast<int64_t>(least.n_bytes());
+    if (n_groups <= 0) return "; try a smaller -c and a model of fewer bits";
+    return fmt::format("; try -c {}", n_groups * kKvGroupPages * kKvPagePositions);
+}
+
 // Checked before anything large is allocated. The weights of a file stay in the page cache, which
 // gives way.
-void check_memory(const Backend& backend, const Config& config, DType k_dtype, DType v_dtype,
-                  const Capacity& capacity, int64_t n_slots) {
-    uint64_t available = backend.free_memory_bytes();
-    auto per_position = static_cast<uint64_t>(kv_bytes_per_position(config, k_dtype, v_dtype));
+void check_memory(const Engine::Impl& impl, DType k_dtype, DType v_dtype, const Capacity& capacity,
+                  int64_t n_slots) {
+    const uint64_t available = impl.backend->free_memory_bytes();
+    const auto per_position =
+        static_cast<uint64_t>(kv_bytes_per_position(impl.model.config, k_dtype, v_dtype));
     std::optional<uint64_t> needed = checked_mul(per_position, static_cast<uint64_t>(n_slots));
     if (needed && (available == 0 || *needed <= available)) return;
-    const uint64_t n_fitting = std::max<uint64_t>(1, available / 10 * 9 / per_position);
-    throw Error("{}: {:.1f} GB needed for {}, {:.1f} GB free{}", backend.name(),
+    throw Error("{}: {:.1f} GB needed for {}, {:.1f} GB free{}", impl.backend->name(),
                 1e-9 * static_cast<double>(per_position) * static_cast<double>(n_slots),
                 cache_text(capacity, n_slots), static_cast<double>(available) * 1e-9,
-                capacity.n_slots == 0 ? fmt::format("; try -c {}", n_fitting) : std::string());
+                capacity.n_slots == 0 ? advice_on_context(impl, k_dtype, v_dtype, available)
+                                      : std::string());
 }
 
 // What is told of layers that are streamed.
@@ -223,7 +242,7 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
     model.config = read_config(*impl.file);
     const int64_t n_ctx =
         capacity.n_slots > 0 ? capacity.n_slots : choose_context(options.n_ctx, model.config);
-    check_memory(*impl.backend, model.config, k_dtype, v_dtype, capacity, n_ctx);
+    check_memory(impl, k_dtype, v_dtype, capacity, n_ctx);
     impl.default_sampling = read_default_sampling(*impl.file);
     read_tokenizer(options, impl);
     impl.info.path = options.model;

@@ -97,9 +97,11 @@ WeightPlacement place_on(const Backend& backend, const PrepareOptions& options, 
     if (placement.device_bytes() > room) {
         throw Error(
             "{}: {:.2f} GB needed for {} and the weights, with layers streamed through memory for "
-            "two of them, {:.2f} GB free; try a smaller -c, or a model of fewer bits",
+            "two of them, {:.2f} GB free; try {}a model of fewer bits",
             backend.name(), gb(static_cast<uint64_t>(placement.device_bytes() + beside)),
-            options.cache, gb(options.memory_bytes));
+            options.cache, gb(options.memory_bytes),
+            placement.device_bytes() > room + static_cast<int64_t>(kv_bytes) ? ""
+                                                                             : "a smaller -c, or ");
     }
     const auto streamed = static_cast<uint64_t>(placement.streamed_bytes);
     const uint64_t host = available_memory_bytes();
@@ -113,6 +115,14 @@ WeightPlacement place_on(const Backend& backend, const PrepareOptions& options, 
 }
 
 }  // namespace
+
+int64_t least_weight_bytes(const Backend& backend, const Model& model, bool repack) {
+    const WeightBytes n_bytes(backend, model, repack);
+    if (backend.can_stream()) {
+        return place_weights(n_bytes.layers, n_bytes.other, 0, false).device_bytes();
+    }
+    return std::accumulate(n_bytes.layers.begin(), n_bytes.layers.end(), n_bytes.other);
+}
 
 int choose_step_rows(const PrepareOptions& options, const KvCache& kv, const Backend& backend,
                      const Model& model, int n_wanted,

@@ -19,6 +19,10 @@ struct PrepareOptions {
     std::string cache;          // how errors call the KV cache: "the KV cache at -c 4096"
 };
 
+// Of the memory that prepare_weights() takes, what it takes at the least, however many layers are
+// streamed.
+int64_t least_weight_bytes(const Backend& backend, const Model& model, bool repack);
+
 // Rows of a prompt's step: n_wanted, or half as many as often as it takes so that no more layers
 // are streamed for the memory that step_bytes(rows) wants than where there are kStepRows. Before
 // the weights are prepared; of `options` all but step_bytes.

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <string>
 
 #include "base/half.h"
 #include "engine/engine.h"
@@ -154,6 +155,24 @@ TEST_F(Memory, weights_that_become_compact_count_as_such) {
     expect_refused(just - 1);
     expect_refused(just * 9 / 10);
     EXPECT_EQ(progress_, 0) << "refused before anything is measured";
+}
+
+TEST_F(Memory, a_context_that_is_advised_fits_beside_the_weights) {
+    use({});
+    options_.n_ctx = 4096;
+    const auto cache = static_cast<uint64_t>(4096 * info_.kv_bytes_per_position);
+    ASSERT_GT(cache, 4 * expected_bytes());
+    const std::string error = error_with(cache / 2);
+    const std::string_view words = "; try -c ";
+    const size_t at = error.find(words);
+    ASSERT_NE(at, std::string::npos) << error;
+    options_.n_ctx = std::stoll(error.substr(at + words.size()));
+    EXPECT_GE(options_.n_ctx, 512);
+    EXPECT_EQ(error_with(cache / 2), "no error") << options_.n_ctx;
+    // No context fits where weights alone do not.
+    options_.n_ctx = 4096;
+    EXPECT_NE(error_with(1000).find("; try a smaller -c and a model of fewer bits"),
+              std::string::npos);
 }
 
 // What cannot become compact is found out as it is measured.
