@@ -122,6 +122,7 @@ void exchange(pid_t child, const Setting& setting, Pipe& in, Pipe& out, Pipe& er
 
 Result run(const Arguments& arguments, const Setting& setting) {
     signal(SIGPIPE, SIG_IGN);
+    scratch_folder();  // made by the parent, which removes it
     Pipe in, out, err;
     pid_t child = fork();
     check(child >= 0, "fork");
@@ -181,7 +182,7 @@ bool Terminal::available() {
 
 Terminal::Terminal(const Arguments& arguments,
                    const std::map<std::string, std::string>& environment) {
-    scratch_folder();  // made by the parent, so that the child does not remove it
+    scratch_folder();  // made by the parent, which removes it
     winsize size = {40, 160, 0, 0};
     child_ = forkpty(&fd_, nullptr, nullptr, &size);
     check(child_ >= 0, "forkpty");
