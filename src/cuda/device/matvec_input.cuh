@@ -114,7 +114,9 @@ class RowRounder {
             take_any(row);
         } else if (n_rounds_ == 1) {
             take<1>(row);
-        } else if (n_rounds_ <= 3) {
+        } else if (n_rounds_ == 2) {
+            take<2>(row);
+        } else if (n_rounds_ == 3) {
             take<3>(row);
         } else {
             take_long(row);
