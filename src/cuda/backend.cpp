@@ -11,6 +11,7 @@
 #include "cuda/check.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
+#include "cuda/event.h"
 #include "cuda/graph.h"
 #include "cuda/memory.h"
 #include "cuda/mirror.h"
@@ -44,17 +45,6 @@ class Stream {
 
   private:
     cudaStream_t stream_ = nullptr;
-};
-
-class Event {
-  public:
-    Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event"); }
-    ~Event() { cudaEventDestroy(event_); }
-    Event(const Event&) = delete;
-    cudaEvent_t get() const { return event_; }
-
-  private:
-    cudaEvent_t event_ = nullptr;
 };
 
 class CudaBackend : public Backend {
@@ -461,7 +451,7 @@ class CudaBackend : public Backend {
     // A step that has been started, and not been waited for.
     struct Flight {
         uint64_t id = 0;  // its ticket's; 0: there is none
-        Event ended;
+        cuda::Event ended;
         StepResult result;
     };
 

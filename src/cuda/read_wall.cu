@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/check.h"
+#include "cuda/event.h"
 #include "cuda/memory.h"
 #include "cuda/read_wall.h"
 
@@ -34,26 +35,23 @@ double measure_read_gbps(std::span<const std::span<const std::byte>> runs, cudaS
     check(cudaGetDevice(&device), "reading memory");
     check(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device), "reading memory");
     const Buffer sink = device_buffer(sizeof(int), "reading memory");
-    cudaEvent_t begin, end;
-    check(cudaEventCreate(&begin), "reading memory");
-    check(cudaEventCreate(&end), "reading memory");
+    const Event begin("reading memory", cudaEventDefault), end("reading memory", cudaEventDefault);
     int64_t total = 0;
     for (std::span<const std::byte> run : runs) total += static_cast<int64_t>(run.size());
     std::vector<float> ms;
     for (int pass = 0; pass < kWarmUp + kPasses; pass++) {
-        check(cudaEventRecord(begin, stream), "reading memory");
+        check(cudaEventRecord(begin.get(), stream), "reading memory");
         for (std::span<const std::byte> run : runs) {
             read_kernel<<<static_cast<unsigned>(kBlocksPerSm * n_sms), kThreads, 0, stream>>>(
                 reinterpret_cast<const uint4*>(run.data()), static_cast<int64_t>(run.size() / 16),
                 reinterpret_cast<int*>(sink.data()));
         }
-        check(cudaEventRecord(end, stream), "reading memory");
-        check(cudaEventSynchronize(end), "reading memory");
+        check(cudaEventRecord(end.get(), stream), "reading memory");
+        check(cudaEventSynchronize(end.get()), "reading memory");
         float took = 0;
-        check(cudaEventElapsedTime(&took, begin, end), "reading memory");
+        check(cudaEventElapsedTime(&took, begin.get(), end.get()), "reading memory");
         if (pass >= kWarmUp) ms.push_back(took);
     }
-    cudaEventDestroy(begin), cudaEventDestroy(end);
     std::nth_element(ms.begin(), ms.begin() + kPasses / 2, ms.end());
     return static_cast<double>(total) * 1e-6 / static_cast<double>(ms[kPasses / 2]);
 }

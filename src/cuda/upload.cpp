@@ -5,24 +5,18 @@
 
 #include "base/check.h"
 #include "cuda/check.h"
+#include "cuda/memory.h"
 
 namespace ridge::cuda {
 
 Upload::Upload(ThreadPool& pool, cudaStream_t stream) : pool_(pool), stream_(stream) {
-    for (size_t i = 0; i < staging_.size(); i++) {
-        void* data = nullptr;
-        check(cudaMallocHost(&data, kStagingBytes), "pinned memory for uploads");
-        staging_[i] = static_cast<std::byte*>(data);
-        check(cudaEventCreateWithFlags(&sent_[i], cudaEventDisableTiming), "event of an upload");
+    for (Buffer& staging : staging_) {
+        staging = pinned_buffer(kStagingBytes, "pinned memory for uploads");
     }
 }
 
 Upload::~Upload() {
     cudaStreamSynchronize(stream_);
-    for (size_t i = 0; i < staging_.size(); i++) {
-        if (sent_[i] != nullptr) cudaEventDestroy(sent_[i]);
-        if (staging_[i] != nullptr) cudaFreeHost(staging_[i]);
-    }
 }
 
 void Upload::fill_parts(std::byte* out, int64_t first, int64_t n, size_t part_bytes,
@@ -41,13 +35,13 @@ void Upload::parts(Destination to, int64_t n_parts, size_t part_bytes,
     const auto at_once = static_cast<int64_t>(kStagingBytes / part_bytes);
     for (int64_t first = 0; first < n_parts; first += at_once) {
         const int64_t n = std::min(at_once, n_parts - first);
-        std::byte* staging = staging_[next_];
-        check(cudaEventSynchronize(sent_[next_]), "upload");
+        std::byte* staging = staging_[next_].data();
+        check(cudaEventSynchronize(sent_[next_].get()), "upload");
         fill_parts(staging, first, n, part_bytes, fill);
         check(cudaMemcpyAsync(to.device + static_cast<size_t>(first) * part_bytes, staging,
                               static_cast<size_t>(n) * part_bytes, cudaMemcpyHostToDevice, stream_),
               "upload");
-        check(cudaEventRecord(sent_[next_], stream_), "upload");
+        check(cudaEventRecord(sent_[next_].get(), stream_), "upload");
         next_ ^= 1;
     }
 }

@@ -7,6 +7,8 @@
 #include <functional>
 
 #include "base/thread_pool.h"
+#include "cuda/event.h"
+#include "model/rows.h"
 
 namespace ridge::cuda {
 
@@ -45,8 +47,8 @@ class Upload {
 
     ThreadPool& pool_;
     cudaStream_t stream_;
-    std::array<std::byte*, 2> staging_{};
-    std::array<cudaEvent_t, 2> sent_{};
+    std::array<Buffer, 2> staging_;
+    std::array<Event, 2> sent_{Event("event of an upload"), Event("event of an upload")};
     size_t next_ = 0;
 };
 

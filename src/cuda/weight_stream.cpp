@@ -19,19 +19,11 @@ WeightStream::WeightStream(const WeightPlacement& placement,
         numbers_.back() = static_cast<int>(layers_.size());
         layers_.push_back({Buffer(), static_cast<size_t>(layer.n_bytes)});
     }
-    check(cudaStreamCreateWithFlags(&copying_, cudaStreamNonBlocking), "stream of weights");
-    for (auto* events : {&computed_, &copied_}) {
-        for (cudaEvent_t& event : *events) {
-            check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "stream of weights");
-        }
-    }
+    check(cudaStreamCreateWithFlags(&copying_, cudaStreamNonBlocking), kWhat);
 }
 
 WeightStream::~WeightStream() {
     cudaStreamSynchronize(copying_);  // memory is not given back under a copy
-    for (auto* events : {&computed_, &copied_}) {
-        for (cudaEvent_t event : *events) cudaEventDestroy(event);
-    }
     cudaStreamDestroy(copying_);
 }
 
@@ -59,18 +51,19 @@ void WeightStream::after(int layer) {
 }
 
 void WeightStream::computed(int buffer) {
-    check(cudaEventRecord(computed_[static_cast<size_t>(buffer)], computing_), "streaming weights");
+    check(cudaEventRecord(computed_[static_cast<size_t>(buffer)].get(), computing_),
+          "streaming weights");
 }
 
 void WeightStream::copy(int number, int buffer) {
     const auto b = static_cast<size_t>(buffer);
-    check(cudaStreamWaitEvent(copying_, computed_[b], 0), "streaming weights");
+    check(cudaStreamWaitEvent(copying_, computed_[b].get(), 0), "streaming weights");
     start_copy(number, buffer);
-    check(cudaEventRecord(copied_[b], copying_), "streaming weights");
+    check(cudaEventRecord(copied_[b].get(), copying_), "streaming weights");
 }
 
 void WeightStream::wait(int buffer) {
-    check(cudaStreamWaitEvent(computing_, copied_[static_cast<size_t>(buffer)], 0),
+    check(cudaStreamWaitEvent(computing_, copied_[static_cast<size_t>(buffer)].get(), 0),
           "streaming weights");
 }
 
@@ -98,12 +91,10 @@ double WeightStream::measure_gbps() {
     constexpr size_t kPasses = 3;
     check(cudaStreamSynchronize(computing_), "measuring the link");
     schedule_.forget();
-    cudaEvent_t begin = nullptr, end = nullptr;
-    check(cudaEventCreate(&begin), "measuring the link");
-    check(cudaEventCreate(&end), "measuring the link");
+    const Event begin("measuring the link", cudaEventDefault),
+        end("measuring the link", cudaEventDefault);
     std::array<double, kPasses> seconds{};
-    for (double& s : seconds) s = copy_all_seconds(begin, end);
-    cudaEventDestroy(begin), cudaEventDestroy(end);
+    for (double& s : seconds) s = copy_all_seconds(begin.get(), end.get());
     std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
     size_t n_bytes = 0;
     for (const Layer& layer : layers_) n_bytes += layer.n_bytes;

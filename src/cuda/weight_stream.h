@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/context.h"
+#include "cuda/event.h"
 #include "cuda/stream_schedule.h"
 #include "cuda/upload.h"
 #include "model/step.h"
@@ -40,6 +41,7 @@ class WeightStream {
 
   private:
     friend class StreamSchedule;
+    static constexpr const char* kWhat = "stream of weights";
 
     struct Layer {
         Buffer pinned;
@@ -62,7 +64,8 @@ class WeightStream {
     std::vector<Layer> layers_;
     std::array<Buffer, kStreamBuffers> buffers_;
     cudaStream_t computing_, copying_ = nullptr;
-    std::array<cudaEvent_t, kStreamBuffers> computed_{}, copied_{};
+    std::array<Event, kStreamBuffers> computed_{Event(kWhat), Event(kWhat)},
+        copied_{Event(kWhat), Event(kWhat)};
     StreamSchedule schedule_;
 };
 
