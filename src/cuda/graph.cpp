@@ -53,10 +53,7 @@ void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
     const auto n_logit_rows = static_cast<int64_t>(s.batch.logit_rows.size());
     // Of fewer rows it matters which: the step is cut into runs of them.
     if (n_logit_rows != 0 && n_logit_rows != n_rows) return below();
-    const bool draws =
-        !s.batch.sample_rows.empty() && unfit_for_sample(s, logits, std::span<Sampled>()).empty();
-    const bool draws_from_all = draws && c.sampling->draws_from_all();
-    CHECK(!draws || c.sampling->is_added());
+    const bool draws = c.sampling->is_added(), draws_from_all = c.sampling->draws_from_all();
     std::vector<GraphCache::Entry>& entries = c.graphs->entries_;
     auto entry = std::find_if(entries.begin(), entries.end(), [&](const GraphCache::Entry& e) {
         return e.n_rows == n_rows && e.n_logit_rows == n_logit_rows && e.draws == draws &&

@@ -135,10 +135,8 @@ class PartWriter {
     PartWriter(const TileGeometry& geometry, std::byte* part)
         : g_(geometry), part_(reinterpret_cast<uint8_t*>(part)) {
         std::memset(part, 0, static_cast<size_t>(g_.part_bytes));
-        const int n_codes = 1 << (g_.kind.codes == Codes::kFive    ? 5
-                                  : g_.kind.codes == Codes::kSix   ? 6
-                                  : g_.kind.codes == Codes::kEight ? 8
-                                                                   : 4);
+        const int chunk_bytes = code_bytes(g_.kind.codes) + high_bytes(g_.kind.codes);
+        const int n_codes = 1 << (chunk_bytes * 8 / (kTileRows * kTileChunk));
         greatest_code_ = static_cast<float>(std::max(g_.kind.offset, n_codes - 1 - g_.kind.offset));
         for (int r = 0; r < kTileRows; r++) set_power(r, 1);
     }
