@@ -60,9 +60,10 @@ class Feed {
                 const std::byte* from = tile + row * kKvPagePositions + half * kUnit + piece * 16;
                 copy_rows<16>(keys_ + S::key_place(row, piece), from, kKvPagePositions);
                 if (lane_ < s_.d / kKvScaleElements * 4) {
-                    copy_async(keys_ + S::key_scales(s_.d) + lane_ * 16,
-                               tile + s_.d * kKvPagePositions + lane_ / 4 * 2 * kKvPagePositions +
-                                   half * 2 * kUnit + lane_ % 4 * 16);
+                    copy_async<kWholeLines>(keys_ + S::key_scales(s_.d) + lane_ * 16,
+                                            tile + s_.d * kKvPagePositions +
+                                                lane_ / 4 * 2 * kKvPagePositions +
+                                                half * 2 * kUnit + lane_ % 4 * 16);
                 }
             } else {
                 const int row = lane_ / 4, piece = lane_ % 4;
@@ -89,22 +90,23 @@ class Feed {
 #pragma unroll
                 for (int i = 0; i < kPieces; i++) {
                     // value_place of kRows i rows on
-                    copy_async(values_ + (to ^ kRows * i % 8 * 16) + i * 512, from + i * 512,
-                               kRows * i + row < n_visible);
+                    copy_async<kWholeLines>(values_ + (to ^ kRows * i % 8 * 16) + i * 512,
+                                            from + i * 512, kRows * i + row < n_visible);
                 }
             } else {
 #pragma unroll 4
                 for (int i = 0; i < n_pieces; i++) {
                     const int number = i * 32 + lane_, p = number / n_pieces;
                     // Codes that are not to be seen are numbers: times a weight of 0.
-                    copy_async(values_ + S::value_place(s_.d, p, number % n_pieces), from + i * 512,
-                               S::kHasCodes || p < n_visible);
+                    copy_async<kWholeLines>(values_ + S::value_place(s_.d, p, number % n_pieces),
+                                            from + i * 512, S::kHasCodes || p < n_visible);
                 }
             }
             if (S::kHasCodes && lane_ < s_.d / 8) {
                 const int row_bytes = s_.d / kKvScaleElements * 2;
-                copy_async(values_ + S::value_scales(s_.d) + lane_ * 16,
-                           tile + kKvPagePositions * s_.d + first * row_bytes + lane_ * 16);
+                copy_async<kWholeLines>(
+                    values_ + S::value_scales(s_.d) + lane_ * 16,
+                    tile + kKvPagePositions * s_.d + first * row_bytes + lane_ * 16);
             }
             unit_ += S::kWarps, turn_++;
         }
@@ -159,7 +161,7 @@ class Feed {
 #pragma unroll
         for (int i = 0; i < S::kMostD / kRows; i++) {
             if (!S::kWhole && i * kRows >= s_.d) break;
-            copy_async(to + i * kRows * S::kKeyRow, from + i * kRows * row_bytes);
+            copy_async<kWholeLines>(to + i * kRows * S::kKeyRow, from + i * kRows * row_bytes);
         }
     }
     // Page numbers are read for 32 units at once.

@@ -4,35 +4,13 @@
 
 #include <cstdint>
 
+#include "cuda/device/fragments.cuh"
 #include "cuda/device/numbers.cuh"
-#include "cuda/device/prefill_fragments.cuh"
 
-// What decode attention asks of the machine: operands of mma.m16n8k16 (device/mma.cuh), and how
-// they come there. Lane 4 g + t of a matrix of 8 x 8 numbers of 16 bits holds numbers 2 t and
-// 2 t + 1 of row g.
+// What decode attention asks of the machine beside what all attention does (device/fragments.cuh).
+// Lane 4 g + t of a matrix of 8 x 8 numbers of 16 bits holds numbers 2 t and 2 t + 1 of row g.
 
 namespace ridge::cuda::decode {
-
-using prefill::load_transposed;
-using prefill::shared_address;
-using prefill::SharedAddress;
-
-// 16 bytes from global memory beside other work; zeros where `wanted` is false, and nothing is read
-// then. Whoever reads 64 bytes of a line of 128 leaves the rest to another warp, which will want it
-// next: the second cache fetches it whole.
-__device__ inline void copy_async(SharedAddress to, const void* from, bool wanted = true) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(wanted ? 16 : 0)
-                 : "memory");
-}
-
-// Four matrices (ldmatrix of PTX ISA 6.5). Lane 8 i + r says where row r of matrix i lies.
-__device__ inline void load_matrices(uint32_t (&x)[4], SharedAddress row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(row)
-                 : "memory");
-}
 
 __device__ inline void store_shared(SharedAddress to, uint16_t x) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(x) : "memory");

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 #include "cuda/device/async.cuh"
+#include "cuda/device/fragments.cuh"
+#include "cuda/device/mma.cuh"
 #include "cuda/device/numbers.cuh"
-#include "cuda/device/prefill_fragments.cuh"
 #include "cuda/device/prefill_items.cuh"
 
 // How pages of the cache come to shared memory as operands of tensor units: K [d_head][64] and
@@ -28,6 +31,20 @@ constexpr int v_bytes_of(int d) {
 }
 constexpr int q8_tile_bytes(int d) {
     return kPage * (d + d / kKvScaleElements * 2);
+}
+
+// Codes 2 `half` and 2 `half` + 1 of four int8 times two f16 scales, rounded once. A code, of 128
+// more, becomes the lowest bits of the mantissa of 1024.
+__device__ inline uint32_t scaled_codes(uint32_t codes, int half, uint32_t scales) {
+    const uint32_t biased =
+        __byte_perm(codes ^ 0x80808080u, 0x64646464u, half == 0 ? 0x4140u : 0x4342u);
+    constexpr uint32_t kBias = 0x64806480;  // 1024 + 128, twice
+    __half2 x, bias, scale;
+    memcpy(&x, &biased, 4), memcpy(&bias, &kBias, 4), memcpy(&scale, &scales, 4);
+    const __half2 product = __hmul2(__hsub2(x, bias), scale);
+    uint32_t pair;
+    memcpy(&pair, &product, 4);
+    return pair;
 }
 
 // What a kernel is made for. kAny in place of d_head: every multiple of 16 up to 256; in place of a
