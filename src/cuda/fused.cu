@@ -110,9 +110,8 @@ std::string_view unfit_for_layer(const Step& s, const Layer& layer, const Rows& 
     const Config& c = s.config;
     for (const Linear* linear :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-        const Tensor& weight = linear->weight;
-        if (weight.layout == &tiles_layout()) continue;
-        return has_tiles(weight.format->id) ? "weights are not packed" : "weights of F32";
+        const std::string_view why = why_not_in_tiles(linear->weight);
+        if (!why.empty()) return why;
     }
     const Heads heads(Rows{nullptr, 0, DType::kF32, x.n_rows, c.d_q(), c.d_q()}, c.n_heads,
                       c.d_head);

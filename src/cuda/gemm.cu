@@ -316,10 +316,6 @@ void launch(const Context& c, const ProductCall& call, const Run& run, const Rou
     }
 }
 
-bool in_tiles(const Tensor& weight) {
-    return weight.layout == &tiles_layout();
-}
-
 // use(row_class, first, n) for rows that are neighbours and of one class, which are all of the
 // step's while it is called.
 template <class Use>
@@ -351,7 +347,7 @@ void multiply_prompt(Step& s, const Rows& x, const LinearGroup& weights, const R
         const Linear& linear = *weights.weights[static_cast<size_t>(i)];
         const Rows part = out.cols(column, linear.weight.n_rows());
         column += linear.weight.n_rows();
-        if (in_tiles(linear.weight)) {
+        if (is_in_tiles(linear.weight)) {
             run_gemm(s, {x, linear, part});
         } else {
             matmul_below(s, x, linear, part);

@@ -480,7 +480,7 @@ int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, 
     for (; i < call.weights.n_weights; i++) {
         const Linear& linear = *call.weights.weights[static_cast<size_t>(i)];
         const Tensor& w = linear.weight;
-        if (w.layout != &tiles_layout() || !have_one_kind(w, kind)) break;
+        if (!is_in_tiles(w) || !have_one_kind(w, kind)) break;
         CHECK(w.n_cols() == x.n_cols);
         a.weights[a.n_weights++] = {device_plane<const uint8_t>(w),
                                     linear.bias ? device_plane<const float>(linear.bias) : nullptr,
@@ -513,11 +513,11 @@ int64_t rows_at_once(const Context& c, const ProductCall& call) {
 
 std::string_view unfit_for_tiles(const Step&, const Rows&, const LinearGroup& weights,
                                  const Rows&) {
-    std::string_view why = "weights of F32";
+    std::string_view why;
     for (int i = 0; i < weights.n_weights; i++) {
         const Tensor& w = weights.weights[static_cast<size_t>(i)]->weight;
-        if (w.layout == &tiles_layout()) return {};
-        if (has_tiles(w.format->id)) why = "weights are not packed";
+        if (is_in_tiles(w)) return {};
+        if (why.empty() || has_tiles(w.format->id)) why = why_not_in_tiles(w);
     }
     return why;
 }
@@ -551,7 +551,7 @@ void matmul_tiles(Step& s, Rows x, LinearGroup weights, Rows out) {
         const Linear& linear = *weights.weights[static_cast<size_t>(i)];
         const Rows part = out.cols(column, linear.weight.n_rows());
         column += linear.weight.n_rows();
-        if (linear.weight.layout != &tiles_layout()) {
+        if (!is_in_tiles(linear.weight)) {
             s.ops.matmul.below("matvec", s, x, linear, part);
         } else if (!s.planning) {
             run_matvec(s, {x, linear, part});
@@ -560,7 +560,7 @@ void matmul_tiles(Step& s, Rows x, LinearGroup weights, Rows out) {
 }
 
 std::string_view unfit_for_embedding(const Step&, const Tensor& table, const Tokens&, const Rows&) {
-    return table.layout == &tiles_layout() ? "" : "the table lies as the file has it";
+    return is_in_tiles(table) ? "" : "the table lies as the file has it";
 }
 
 void embed_rows_tiles(Step& s, const Tensor& table, Tokens token, Rows out) {

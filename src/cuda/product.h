@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "model/tables.h"
 
@@ -25,6 +26,9 @@ struct ProductCall {
 
 // Whether one launch can multiply both.
 bool have_one_kind(const Tensor& a, const Tensor& b);
+bool is_in_tiles(const Tensor& weight);
+// Why a weight is not, as a fallback tells it; "" where it is.
+std::string_view why_not_in_tiles(const Tensor& weight);
 // Whether all weights are in tiles, and two of a SwiGLU are of one kind.
 bool is_in_tiles(const ProductCall& call);
 
