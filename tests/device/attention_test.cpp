@@ -6,10 +6,9 @@
 #include <cmath>
 
 #include "cases/case_run.h"
-#include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
 #include "cuda/prefill_attention.h"
-#include "ref/ref.h"
+#include "device/device_cases.h"
 #include "support/seed.h"
 
 // What attention promises about rows beside each other, on a GPU, at every checkpoint that changes
@@ -214,10 +213,8 @@ TEST(Attention, a_prompt_attends_alike_wherever_it_is_cut) {
 // What a position holds is nothing to the rows before it, be it no number: the same bits come out.
 // Those from it on have what the reference has.
 TEST(Attention, rows_do_not_see_later_positions) {
-    CudaCases cuda = make_cuda_cases({.threads = 2});
-    ThreadPool pool(2);
-    Tables ref_tables;
-    ref::add_ref_ops(ref_tables, "ref");
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
     const RowClass decode = RowClass::kDecode, prompt = RowClass::kPrompt;
     const std::vector<CaseSequence> sequences = {{130, 70, decode, 1},  {110, 9, prompt, 2},
                                                  {65, 5, decode, 3},    {600, 100, decode, 4},

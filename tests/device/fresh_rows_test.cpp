@@ -6,12 +6,11 @@
 #include <deque>
 
 #include "cases/random.h"
-#include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
 #include "cuda/decode_attention.h"
+#include "device/device_cases.h"
 #include "model/weights.h"
 #include "ref/host_kv.h"
-#include "ref/ref.h"
 #include "support/seed.h"
 
 // Attention of rows that are each a sequence's newest, on a GPU, beside the reference's norms,
@@ -272,10 +271,8 @@ std::vector<Kind> kinds() {
 }
 
 TEST(FreshRows, attend_as_norms_rope_cache_and_attention_one_by_one) {
-    CudaCases cuda = make_cuda_cases({.threads = 2});
-    ThreadPool pool(2);
-    Tables ref_tables;
-    ref::add_ref_ops(ref_tables, "ref");
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
     const Tables tables = resolve_tables(cuda_checkpoints(), "decode_attention", cuda.caps);
     uint64_t seed = test_seed();
     for (const Kind& kind : kinds()) {

@@ -8,11 +8,10 @@
 #include <cmath>
 
 #include "cases/case_run.h"
-#include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
 #include "cuda/tiles.h"
+#include "device/device_cases.h"
 #include "format/affine.h"
-#include "ref/ref.h"
 #include "support/seed.h"
 
 // Products of prompt rows on a GPU, in tiles of every size.
@@ -48,19 +47,16 @@ constexpr Size kSizes[] = {{"fitting", in_tiles_of<GemmTiles::kFitting>},
 class Runner {
   public:
     Outputs run(const Case& c, Matmul matmul) {
-        Tables tables = resolve_tables(cuda_checkpoints(), "gemm", cuda_.caps);
+        Tables tables = resolve_tables(cuda_checkpoints(), "gemm", on_.cuda.caps);
         if (matmul != nullptr) tables.ops.matmul.set("test", matmul);
-        return run_case(c, test_seed(), tables, pool_, cuda_.device.get());
+        return run_case(c, test_seed(), tables, on_.pool, on_.cuda.device.get());
     }
     Outputs run_reference(const Case& c) {
-        Tables tables;
-        ref::add_ref_ops(tables, "ref");
-        return run_case(c, test_seed(), tables, pool_);
+        return run_case(c, test_seed(), on_.ref_tables, on_.pool);
     }
 
   private:
-    CudaCases cuda_ = make_cuda_cases({.threads = 2});
-    ThreadPool pool_{2};
+    DeviceCases on_;
 };
 
 Case prompt_of(int64_t n_rows, int64_t d_in, std::vector<CaseWeight> weights) {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "device/device_options.h"
 #include "engine/engine.h"
 
 // Captured decode steps against the same kernels started one by one. Needs a GPU.
@@ -13,13 +13,7 @@ namespace ridge {
 namespace {
 
 std::unique_ptr<Engine> open_at(const char* checkpoint) {
-    OpenOptions options;
-    options.model = "synth:smollm2-135m:Q4_K";
-    const char* device = std::getenv("RIDGE_TEST_DEVICE");
-    options.device = device == nullptr ? "cuda:0" : device;
-    options.checkpoint = checkpoint;
-    options.n_ctx = 2048;
-    return Engine::open(options);
+    return Engine::open(synth_options("Q4_K", 2048, checkpoint));
 }
 
 Request request_of(int n_prompt, const SampleParams& params) {

@@ -5,11 +5,10 @@
 #include <optional>
 
 #include "cases/case_run.h"
-#include "cuda/case_device.h"
 #include "cuda/checkpoints.h"
 #include "cuda/tiles.h"
+#include "device/device_cases.h"
 #include "device/rounded_attention.h"
-#include "ref/ref.h"
 #include "support/op_entries.h"
 #include "support/seed.h"
 #include "support/thin.h"
@@ -60,10 +59,8 @@ bool is_bit_exact(Op op) {
 }
 
 TEST_P(Operators, agree_with_the_reference) {
-    CudaCases cuda = make_cuda_cases({.threads = 2});
-    ThreadPool pool(2);
-    Tables ref_tables;
-    ref::add_ref_ops(ref_tables, "ref");
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
     std::map<std::string, Difference> worst;
     uint64_t seed = test_seed();
     std::vector<Case> cases = all_cases();
@@ -110,10 +107,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Operators, testing::ValuesIn(kOps),
 // Rows so long that shared memory does not hold eight of them: they are multiplied in fewer at a
 // time, and give what they give alone.
 TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
-    CudaCases cuda = make_cuda_cases({.threads = 2});
-    ThreadPool pool(2);
-    Tables ref_tables;
-    ref::add_ref_ops(ref_tables, "ref");
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
     const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
     for (FormatId format : {FormatId::kBF16, FormatId::kQ6_K, FormatId::kQ8_0}) {
         for (int64_t d_in : {9728, 14336, 32768}) {
@@ -141,10 +136,8 @@ TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
 
 // Inputs and weights are brought to what f16 holds and back, by powers of two.
 TEST(Matvec, agrees_with_the_reference_at_any_magnitude) {
-    CudaCases cuda = make_cuda_cases({.threads = 2});
-    ThreadPool pool(2);
-    Tables ref_tables;
-    ref::add_ref_ops(ref_tables, "ref");
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
     const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
     struct Magnitude {
         Fill fill;

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "device/device_options.h"
 #include "engine/bench_session.h"
 #include "engine/engine_impl.h"
 #include "support/wrapped_backend.h"
@@ -47,13 +47,7 @@ WrapBackend watch(Watched& watched) {
 }
 
 OpenOptions options_of(const char* checkpoint) {
-    OpenOptions options;
-    options.model = "synth:smollm2-135m:Q4_K";
-    const char* device = std::getenv("RIDGE_TEST_DEVICE");
-    options.device = device == nullptr ? "cuda:0" : device;
-    options.checkpoint = checkpoint;
-    options.n_ctx = 1024;
-    return options;
+    return synth_options("Q4_K", 1024, checkpoint);
 }
 
 std::unique_ptr<Engine> open(const OpenOptions& options, Watched& watched) {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
+#include "device/device_options.h"
 #include "engine/bench_session.h"
 #include "engine/engine.h"
 #include "support/error_of.h"
@@ -18,12 +18,7 @@ constexpr int kLayers = 30;  // of the model
 constexpr int64_t kContext = 512, kPrompt = 70, kGenerated = 24;
 
 OpenOptions options_of(const char* format) {
-    OpenOptions options;
-    options.model = std::string("synth:smollm2-135m:") + format;
-    const char* device = std::getenv("RIDGE_TEST_DEVICE");
-    options.device = device == nullptr ? "cuda:0" : device;
-    options.n_ctx = kContext;
-    return options;
+    return synth_options(format, kContext);
 }
 
 std::vector<Token> prompt_tokens() {
