@@ -213,6 +213,10 @@ struct ThreadPool::State {
     // A worker says that it is parked and then looks for a loop once more; the caller publishes a
     // loop (or `stopping`) and then looks for parked workers. All four are sequentially consistent,
     // so at least one of the two sees the other: no loop is slept through.
+    //
+    // What says so is an exchange, here and in join(), where a store would do by the rules of C++:
+    // qemu-user 7.2 on x86 lets a load overtake a sequentially consistent store of a 64-bit ARM
+    // program, and a caller then sleeps for ever. Both cost the same, once a loop.
     void park(uint64_t n_seen) {
         std::unique_lock lock(mutex);
         n_parked.fetch_add(1, std::memory_order_seq_cst);
@@ -246,13 +250,13 @@ struct ThreadPool::State {
         // As in park(): the caller says that it is parked and then looks at n_open; the worker that
         // brings n_open to 0 does so and then looks at caller_parked.
         std::unique_lock lock(mutex);
-        caller_parked.store(true, std::memory_order_seq_cst);
+        caller_parked.exchange(true, std::memory_order_seq_cst);
         joined.wait(lock, [&] { return n_open.load(std::memory_order_seq_cst) == 0; });
         caller_parked.store(false, std::memory_order_relaxed);
     }
 
     void stop() {
-        stopping.store(true, std::memory_order_seq_cst);
+        stopping.exchange(true, std::memory_order_seq_cst);
         wake_parked();
         for (std::thread& thread : threads) thread.join();
     }
@@ -323,7 +327,7 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     }
     // Release: the ranges are seen by whoever sees the loop. Sequentially consistent, with the look
     // at n_parked that follows: see park().
-    s.n_loops.store(number, std::memory_order_seq_cst);
+    s.n_loops.exchange(number, std::memory_order_seq_cst);
     s.wake_parked();
     s.work(0);
     s.join();
