@@ -82,6 +82,7 @@ struct ThreadPool::State {
         BodyRef body{};
         int64_t n = 0, grain = 1;
         uint64_t number = 0;  // n_loops once all of its ranges are there
+        LoopRecord* record = nullptr;
     };
     struct alignas(kCacheLine) Share {
         std::atomic<uint64_t> range{0};
@@ -156,7 +157,7 @@ struct ThreadPool::State {
     // Runs what it can claim of the current loop, if there is one.
     void work(int worker) {
         std::atomic<uint64_t>& own = shares[static_cast<size_t>(worker)].range;
-        int64_t n_done = 0;
+        int64_t n_done = 0, begin_ns = 0;
         for (uint64_t seen = 0;;) {
             Range run = claim(own, seen);
             if (run.size() == 0) {
@@ -174,11 +175,15 @@ struct ThreadPool::State {
                     run.end = rest.begin;
                 }
             }
+            if (n_done == 0 && loop.record != nullptr) begin_ns = monotonic_ns();
             for (int64_t piece = run.begin; piece < run.end; piece++) {
                 const int64_t begin = piece * loop.grain;
                 loop.body(begin, begin + std::min(loop.n - begin, loop.grain), worker);
             }
             n_done += run.size();
+        }
+        if (n_done > 0 && loop.record != nullptr) {
+            loop.record->add(worker, {loop.record->n_loops_, begin_ns, monotonic_ns()});
         }
         // All n_done pieces are of one loop: it does not end while they are held. Release: what
         // the bodies wrote, and the last look at `loop`, come before; the caller acquires in
@@ -262,6 +267,22 @@ struct ThreadPool::State {
     }
 };
 
+void LoopRecord::clear(int n_threads) {
+    constexpr size_t kSpans = size_t{1} << 16;
+    threads_.resize(static_cast<size_t>(n_threads));
+    for (Thread& thread : threads_) {
+        thread.spans.clear();
+        thread.spans.reserve(kSpans);
+    }
+    n_loops_ = 0;
+}
+
+// Within the room that there is: threads that work for a loop must not throw.
+void LoopRecord::add(int thread, const Span& span) {
+    std::vector<Span>& spans = threads_[static_cast<size_t>(thread)].spans;
+    if (spans.size() < spans.capacity()) spans.push_back(span);
+}
+
 ThreadPool::ThreadPool(const ThreadPoolOptions& options)
     : n_threads_(options.n_threads), state_(std::make_unique<State>(n_threads_)) {
     CHECK(n_threads_ >= 1);
@@ -303,18 +324,21 @@ void ThreadPool::run(int64_t n, int64_t grain, BodyRef body) {
     State& s = *state_;
     if (!s.cores.empty() && !s.caller_pin) s.caller_pin.emplace(s.cores[0]);
     if (n == 0) return;
+    const int64_t begin_ns = record_ != nullptr ? monotonic_ns() : 0;
+    if (record_ != nullptr) record_->n_loops_++;
     if (n_threads_ == 1 || n <= grain) {
         for (int64_t begin = 0; begin < n;) {
             int64_t end = begin + std::min(n - begin, grain);
             body(begin, end, 0);
             begin = end;
         }
+        if (record_ != nullptr) record_->add(0, {record_->n_loops_, begin_ns, monotonic_ns()});
         return;
     }
     const int64_t n_pieces = n / grain + (n % grain != 0);
     CHECK(n_pieces <= UINT32_MAX);
     const uint64_t number = s.n_loops.load(std::memory_order_relaxed) + 1;
-    s.loop = {body, n, grain, number};
+    s.loop = {body, n, grain, number, record_};
     s.n_open.store(n_pieces, std::memory_order_relaxed);
     s.caller_cpu.store(current_cpu(), std::memory_order_relaxed);
     auto first_piece = [&](int64_t thread) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace ridge {
 
@@ -11,6 +13,36 @@ struct ThreadPoolOptions {
 
     ThreadPoolOptions(int n_threads, bool pin = false)  // NOLINT: an int is enough in most places
         : n_threads(n_threads), pin(pin) {}
+};
+
+// When the threads of a pool worked, for traces. A thread that claimed nothing of a loop has no
+// span of it.
+class LoopRecord {
+  public:
+    struct Span {
+        int64_t loop;              // its number
+        int64_t begin_ns, end_ns;  // monotonic_ns(): from the first piece to the end of the last
+    };
+
+    // Forgets what there is. Room is taken for the same number of spans of each thread; those of
+    // later loops are counted, not kept.
+    void clear(int n_threads);
+    std::span<const Span> spans(int thread) const {
+        return threads_[static_cast<size_t>(thread)].spans;
+    }
+    int n_threads() const { return static_cast<int>(threads_.size()); }
+    int64_t n_loops() const { return n_loops_; }
+
+  private:
+    friend class ThreadPool;
+
+    struct alignas(128) Thread {  // written by that thread alone
+        std::vector<Span> spans;
+    };
+    std::vector<Thread> threads_;
+    int64_t n_loops_ = 0;
+
+    void add(int thread, const Span& span);
 };
 
 // A fixed set of threads that run one loop at a time. The caller is one of them: a pool of 1 starts
@@ -49,6 +81,9 @@ class ThreadPool {
                        }});
     }
 
+    // Between loops: those that follow are noted there; null: nowhere.
+    void record(LoopRecord* record) { record_ = record; }
+
   private:
     // A body by address: a std::function of a lambda with a few captures would be a heap allocation
     // a loop.
@@ -64,6 +99,7 @@ class ThreadPool {
 
     struct State;
     int n_threads_;
+    LoopRecord* record_ = nullptr;
     std::unique_ptr<State> state_;
 };
 

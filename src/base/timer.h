@@ -5,6 +5,13 @@
 
 namespace ridge {
 
+// The monotonic clock, from a beginning that is the same for all threads of the process.
+inline int64_t monotonic_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
 // Time since construction or the last restart, on the monotonic clock.
 class Timer {
   public:

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "format/affine.h"
+#include "model/work.h"
 
 namespace ridge {
 namespace {
 
-constexpr std::string_view kOpNames[] = {
+constexpr std::string_view kOpNames[kNumOps] = {
     "embed_rows", "rms_norm", "matmul", "rope", "kv_append", "attention", "swiglu", "add", "sample",
 };
 constexpr std::string_view kDTypeNames[] = {"f32", "f16", "bf16", "q8_0"};
@@ -116,21 +119,20 @@ void count_cache(Case& c) {
     if (c.op != Op::kAttention) return;
     for (const CaseSequence& s : c.sequences) {
         c.bytes += s.n_ctx * position_bytes;
-        // Row r sees n_ctx - n_rows + r + 1 positions, each 2 * d_head for the score and for the
-        // sum.
+        // Row r sees n_ctx - n_rows + r + 1 positions.
         const int64_t seen = s.n_rows * (s.n_ctx - s.n_rows) + s.n_rows * (s.n_rows + 1) / 2;
-        c.flops += 4 * int64_t{c.n_heads} * c.d_head * seen;
+        c.flops += attention_flops(c.d_head) * c.n_heads * seen;
     }
 }
 
 int64_t flops_per_row(const Case& c) {
     switch (c.op) {
         case Op::kRmsNorm:
-            return 4 * c.n_heads * c.d_in;
+            return kRmsNormFlops * c.n_heads * c.d_in;
         case Op::kRope:
-            return 3 * int64_t{c.n_heads} * c.d_rope;
+            return kRopeFlops * c.n_heads * c.d_rope;
         case Op::kSwiglu:
-            return 5 * c.d_in;
+            return kSwigluFlops * c.d_in;
         case Op::kAdd:
             return c.d_in;
         default:
@@ -142,6 +144,23 @@ int64_t flops_per_row(const Case& c) {
 
 std::string_view op_name(Op op) {
     return kOpNames[static_cast<size_t>(op)];
+}
+
+std::vector<std::string> formats_of(const Case& c) {
+    if (!c.sequences.empty()) {
+        std::string name(dtype_name(c.k_dtype));
+        if (c.v_dtype != c.k_dtype) name += fmt::format(" {}", dtype_name(c.v_dtype));
+        return {name};
+    }
+    if (c.weights.empty()) return {"f32"};
+    std::vector<std::string> names;
+    for (const CaseWeight& w : c.weights) {
+        std::string name(format_of(w.format).name);
+        if (std::find(names.begin(), names.end(), name) == names.end()) {
+            names.push_back(std::move(name));
+        }
+    }
+    return names;
 }
 
 Case finish_case(Case c, std::string_view note) {

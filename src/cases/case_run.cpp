@@ -370,35 +370,62 @@ static LinearGroup group_of(const std::vector<Linear>& linears) {
     }
 }
 
-void CaseRun::call(bool planning) {
-    Step step{*tables_, tables_->ops, tables_->stages, config_, rope_table_,
-              batch_,   scratch_,     *pool_,          planning};
+// use(node, operands...) of the case's operator.
+template <class Use>
+auto CaseRun::with_node(Step& step, Use use) {
     const Ops& ops = tables_->ops;
     const int64_t d_head = c_.d_head;
     const Rows x = rows_of(x_), y = rows_of(y_), out = rows_of(out_);
     KvLayer kv = kv_;
     if (k_ != nullptr) kv.k = &memory_of(*k_), kv.v = &memory_of(*v_);
+    const auto heads = [](const Rows& rows, int n_heads, int64_t d) {
+        return Heads(rows, n_heads, d);
+    };
     switch (c_.op) {
         case Op::kEmbedRows:
-            return ops.embed_rows(step, bound_linears_[0].weight, tokens_, out);
+            return use(ops.embed_rows, step, bound_linears_[0].weight, Tokens(tokens_), out);
         case Op::kRmsNorm:
-            return ops.rms_norm(step, {x, c_.n_heads, c_.d_in}, bound_vector_, c_.eps,
-                                {out, c_.n_heads, c_.d_in});
+            return use(ops.rms_norm, step, heads(x, c_.n_heads, c_.d_in), bound_vector_, c_.eps,
+                       heads(out, c_.n_heads, c_.d_in));
         case Op::kMatmul:
-            return ops.matmul(step, x, group_of(bound_linears_), out);
+            return use(ops.matmul, step, x, group_of(bound_linears_), out);
         case Op::kRope:
-            return ops.rope(step, {out, c_.n_heads, d_head}, positions_, rope_table_);
+            return use(ops.rope, step, heads(out, c_.n_heads, d_head), Positions(positions_),
+                       rope_table_);
         case Op::kKvAppend:
-            return ops.kv_append(step, {x, c_.n_kv_heads, d_head}, {y, c_.n_kv_heads, d_head}, kv);
+            return use(ops.kv_append, step, heads(x, c_.n_kv_heads, d_head),
+                       heads(y, c_.n_kv_heads, d_head), kv);
         case Op::kAttention:
-            return ops.attention(step, {x, c_.n_heads, d_head}, kv, {out, c_.n_heads, d_head});
+            return use(ops.attention, step, heads(x, c_.n_heads, d_head), kv,
+                       heads(out, c_.n_heads, d_head));
         case Op::kSwiglu:
-            return ops.swiglu(step, x, out);
+            return use(ops.swiglu, step, x, out);
         case Op::kAdd:
-            return ops.add(step, y, out);
+            return use(ops.add, step, y, out);
         case Op::kSample:
-            return ops.sample(step, out, sampled_);
+            break;
     }
+    return use(ops.sample, step, out, std::span<Sampled>(sampled_));
+}
+
+void CaseRun::call(bool planning) {
+    Step step{*tables_, tables_->ops, tables_->stages, config_, rope_table_,
+              batch_,   scratch_,     *pool_,          planning};
+    step.trace = planning ? nullptr : trace_;
+    TracedStep traced(step.trace, *pool_, scratch_);
+    with_node(step,
+              [](const auto& node, Step& s, const auto&... operands) { node(s, operands...); });
+}
+
+Fallback CaseRun::plan(const Tables& tables, ThreadPool& pool) {
+    tables_ = &tables, pool_ = &pool, device_ = nullptr;
+    bound_vector_ = vector_;
+    pack_weights(*tables.matmul_layout, tables.kernels);
+    Step step{tables, tables.ops, tables.stages, config_, rope_table_,
+              batch_, scratch_,   pool,          true};
+    return with_node(step, [](const auto& node, Step& s, const auto&... operands) {
+        return node.plan(s, operands...);
+    });
 }
 
 // An input that changed, or an output's surroundings that did.

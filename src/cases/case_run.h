@@ -56,7 +56,13 @@ class CaseRun {
     void bind(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr);
     void reset();   // inputs as they were made, outputs and scratch poisoned
     void run_op();  // the operator alone, for a clock to be held to
+    // Its calls, from the next run_op() on, are noted there; null: nowhere.
+    void set_trace(StepTrace* trace) { trace_ = trace; }
     Outputs outputs() const;
+
+    // What would run at these tables, and nothing is run. Weights are packed in host memory, and no
+    // device is needed.
+    Fallback plan(const Tables& tables, ThreadPool& pool);
 
   private:
     // A matrix or a cache in a buffer of its own, and what it held before the run.
@@ -83,6 +89,8 @@ class CaseRun {
     const Buffer& memory_of(const Block& block) const;  // that operators see
     Rows rows_of(const Block* block) const;
     void call(bool planning);
+    template <class Use>
+    auto with_node(Step& step, Use use);
     std::string find_fault(const Block& block) const;
 
     const Case c_;
@@ -115,6 +123,7 @@ class CaseRun {
     Buffer scratch_buffer_, scratch_on_device_;
     Scratch scratch_;
     bool overrun_ = false;
+    StepTrace* trace_ = nullptr;
 };
 
 Outputs run_case(const Case& c, uint64_t seed, const Tables& tables, ThreadPool& pool,

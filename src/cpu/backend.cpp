@@ -165,6 +165,8 @@ class CpuBackend : public Backend {
                   batch,  scratch_,   pool_,         planning};
         step.fallbacks = planned;
         scratch_.begin_step();
+        step.trace = planning ? nullptr : batch.trace;
+        TracedStep traced(step.trace, pool_, scratch_);
         tables.step(step, model.weights, kv, result.logits);
         if (planning || !batch.sample_rows.empty()) {
             result.sampled.resize(batch.sample_rows.size());

@@ -50,6 +50,10 @@ const ModelInfo& BenchSession::info() const {
     return engine_->info();
 }
 
+const Model& BenchSession::model() const {
+    return engine_->impl_->model;
+}
+
 Token BenchSession::token_at(int sequence, int64_t position) const {
     uint64_t n = (static_cast<uint64_t>(sequence) << 32) + static_cast<uint64_t>(position) + 1;
     auto n_vocab = static_cast<uint64_t>(engine_->config().n_vocab);
@@ -62,7 +66,9 @@ Ticket BenchSession::start(const BatchRows& rows, double from, double to) {
     int n_calls = 0;
     const std::function<void()> before_stage = [&] { on_stage_(from + each * n_calls++); };
     if (on_stage_) before_stage();
-    return engine_->impl_->start(rows.batch(on_stage_ ? &before_stage : nullptr));
+    Batch batch = rows.batch(on_stage_ ? &before_stage : nullptr);
+    batch.trace = trace_;
+    return engine_->impl_->start(batch);
 }
 
 std::vector<Sampled> BenchSession::wait(Ticket ticket) {

@@ -43,6 +43,11 @@ class BenchSession {
     // Engine::generate() do. Returns the tokens of the last step.
     std::vector<Token> decode(int n_sequences, int64_t depth, int64_t n_steps);
 
+    // The calls of every step from now on are noted there, where the backend does so (the CPU's
+    // does); null: nowhere. It then holds those of the last step.
+    void set_trace(StepTrace* trace) { trace_ = trace; }
+    const Model& model() const;  // as the backend holds it
+
     // The wall that decode stands before: see Backend::measure_read_gbps.
     double measure_read_gbps();
     // The one that streamed layers stand before: see Backend::measure_link_gbps.
@@ -62,6 +67,7 @@ class BenchSession {
     std::vector<int64_t> n_positions_, base_slots_;
     std::vector<int64_t> n_filled_;  // positions from 0 on that hold the sequence's own tokens
     std::function<void(double)> on_stage_;
+    StepTrace* trace_ = nullptr;
     SampleParams greedy_;
 };
 

@@ -12,6 +12,8 @@
 
 namespace ridge {
 
+class StepTrace;
+
 // Rows differ in arithmetic by class alone: a kernel for one decode row keeps its order of sums for
 // any number of decode rows, and a prompt row's result does not depend on where its prompt was cut
 // into chunks.
@@ -44,6 +46,8 @@ struct Batch {
     // Called before each stage that the host starts; what it throws ends the step, whose rows in
     // the cache then count for nothing. Null: nothing is called.
     const std::function<void()>* before_stage = nullptr;
+    // Filled by a backend that can say what it does, call by call. Null: nothing is noted.
+    StepTrace* trace = nullptr;
 
     int32_t n_rows() const { return static_cast<int32_t>(tokens.size()); }
     bool has(RowClass row_class) const {

@@ -21,6 +21,7 @@ class Scratch {
     static constexpr size_t kAlignBytes = 256;
 
     size_t planned_bytes() const;  // after a dry run: of all regions together
+    int64_t taken_bytes() const { return taken_bytes_; }  // since the step began, of all rooms
     void place(
         const Buffer& buffer);  // of at least planned_bytes(): the regions get their addresses
     void begin_step();
@@ -50,6 +51,7 @@ class Scratch {
     size_t used_[kRegions] = {}, peak_[kRegions] = {}, base_[kRegions] = {};
     int region_ = 0;      // 0 outside stages
     int last_stage_ = 2;  // the region of the stage that ran last: 1 or 2
+    int64_t taken_bytes_ = 0;
     size_t guard_bytes_ = 0;
     std::vector<Guard> guards_;  // of rooms in use
     bool overrun_ = false;
@@ -111,6 +113,7 @@ struct Step {
     // that want logits. They cover all rows, in order.
     std::span<const SequenceSpan> spans = batch.spans;
     std::vector<Fallback>* fallbacks = nullptr;  // of a dry run: what nodes note
+    StepTrace* trace = nullptr;                  // of a step that is traced: every call
 
     Rows scratch(int64_t n_rows, int64_t n_cols, DType dtype = DType::kF32) {
         return memory.take(n_rows, n_cols, dtype);

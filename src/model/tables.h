@@ -14,7 +14,9 @@
 #include "model/kv_cache.h"
 #include "model/rope_table.h"
 #include "model/rows.h"
+#include "model/step_trace.h"
 #include "model/weights.h"
+#include "model/work.h"
 
 namespace ridge {
 
@@ -22,6 +24,8 @@ struct Step;
 
 // Notes in the step's list of fallbacks, where it has one, what it does not hold yet.
 void note_fallback(Step& step, const Fallback& fallback);
+// Where the step's calls are noted; null: nowhere.
+StepTrace* trace_of(const Step& step);
 
 // A node of the tree step > layers > stages > ops: the plain body at the bottom, overrides above
 // it, the newest last. A call runs the topmost entry that supports the step, and notes which one
@@ -42,7 +46,10 @@ class Node<void(Step&, Args...)> {
         Unfit unfit;  // null: the entry supports every step
     };
 
-    explicit Node(const char* name) : name_(name) {}  // a text that lives as long as the program
+    using WorkOf = Work (*)(const Step&, const Args&...);
+
+    // name: a text that lives as long as the program.
+    Node(const char* name, WorkOf work) : name_(name), work_(work) {}
 
     void set(std::string_view checkpoint, Fn fn, Unfit unfit = nullptr) {
         entries_.push_back({checkpoint, fn, unfit});
@@ -55,6 +62,20 @@ class Node<void(Step&, Args...)> {
         while (n > 0 && entries_[n - 1].checkpoint != checkpoint) n--;
         CHECK(n > 0);
         run(n - 1, step, args...);
+    }
+    // What a call would run: `skipped` and `reason` are empty where that is the topmost entry.
+    Fallback plan(const Step& step, const Args&... args) const {
+        Fallback result{name_, {}, {}, {}};
+        for (size_t n = entries_.size(); n > 0; n--) {
+            const Entry& entry = entries_[n - 1];
+            result.ran = entry.checkpoint;
+            const std::string_view unfit =
+                entry.unfit == nullptr ? std::string_view() : entry.unfit(step, args...);
+            if (unfit.empty()) return result;
+            if (result.reason.empty()) result.skipped = entry.checkpoint, result.reason = unfit;
+        }
+        CHECK(!"a node without an entry for this step");
+        return result;
     }
     std::span<const Entry> entries() const { return entries_; }
     const char* name() const { return name_; }
@@ -69,14 +90,23 @@ class Node<void(Step&, Args...)> {
             if (unfit.empty()) {
                 if (!reason.empty())
                     note_fallback(step, {name_, skipped, entry.checkpoint, reason});
-                return entry.fn(step, args...);
+                return call(entry, skipped, reason, step, args...);
             }
             if (reason.empty()) skipped = entry.checkpoint, reason = unfit;
         }
         CHECK(!"a node without an entry for this step");
     }
+    void call(const Entry& entry, std::string_view skipped, std::string_view reason, Step& step,
+              Args... args) const {
+        StepTrace* trace = trace_of(step);
+        if (trace == nullptr) return entry.fn(step, args...);
+        trace->begin(name_, entry.checkpoint, skipped, reason, work_(step, args...));
+        entry.fn(step, args...);
+        trace->end();
+    }
 
     const char* name_;
+    WorkOf work_;
     std::vector<Entry> entries_;
 };
 
@@ -105,30 +135,32 @@ using Positions = std::span<const int32_t>;
 struct Ops {
     // out[i] = table[token[i]]                                     table [n_vocab, d_model], out
     // [n_rows, d_model]
-    Node<void(Step&, const Tensor& table, Tokens token, Rows out)> embed_rows{"embed_rows"};
+    Node<void(Step&, const Tensor& table, Tokens token, Rows out)> embed_rows{"embed_rows",
+                                                                              embed_rows_work};
     // out[i, h] = x[i, h] / sqrt(mean(x[i, h]^2) + eps) * weight   x, out [n_rows, n_heads,
     // d_head]; may be the same
-    Node<void(Step&, Heads x, const Tensor& weight, float eps, Heads out)> rms_norm{"rms_norm"};
+    Node<void(Step&, Heads x, const Tensor& weight, float eps, Heads out)> rms_norm{"rms_norm",
+                                                                                    rms_norm_work};
     // out[i, j] = sum_k x[i, k] * w[j, k] + bias[j]                x [n_rows, d_in], out [n_rows,
     // sum of d_out]
-    Node<void(Step&, Rows x, LinearGroup weights, Rows out)> matmul{"matmul"};
+    Node<void(Step&, Rows x, LinearGroup weights, Rows out)> matmul{"matmul", matmul_work};
     // rotates pairs of x[i, h] by position[i] * frequency[pair]    x [n_rows, n_heads, d_head], in
     // place
-    Node<void(Step&, Heads x, Positions position, const RopeTable& table)> rope{"rope"};
+    Node<void(Step&, Heads x, Positions position, const RopeTable& table)> rope{"rope", rope_work};
     // cache[slot[i]] = k[i], v[i]                                  k, v [n_rows, n_kv_heads,
     // d_head]; slot -1: skipped
-    Node<void(Step&, Heads k, Heads v, KvLayer kv)> kv_append{"kv_append"};
+    Node<void(Step&, Heads k, Heads v, KvLayer kv)> kv_append{"kv_append", kv_append_work};
     // out[i, h] = softmax(q[i, h] . K[0..position[i]] / sqrt(d_head)) V    q, out [n_rows, n_heads,
     // d_head]
-    Node<void(Step&, Heads q, KvLayer kv, Heads out)> attention{"attention"};
+    Node<void(Step&, Heads q, KvLayer kv, Heads out)> attention{"attention", attention_work};
     // out[i, j] = silu(gate_up[i, j]) * gate_up[i, d_ff + j]       gate_up [n_rows, 2 * d_ff], out
     // [n_rows, d_ff]
-    Node<void(Step&, Rows gate_up, Rows out)> swiglu{"swiglu"};
+    Node<void(Step&, Rows gate_up, Rows out)> swiglu{"swiglu", swiglu_work};
     // x[i] += y[i]                                                 x, y [n_rows, d]
-    Node<void(Step&, Rows y, Rows x)> add{"add"};
+    Node<void(Step&, Rows y, Rows x)> add{"add", add_work};
     // drawn[i] from logits[i] as batch.sample_rows[i] says         logits [n_logit_rows, n_vocab],
     // overwritten
-    Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample{"sample"};
+    Node<void(Step&, Rows logits, std::span<Sampled> drawn)> sample{"sample", sample_work};
 };
 
 // The five stages of a layer, and the head. x is the residual [n_rows, d_model] f32; the default
@@ -137,18 +169,18 @@ struct Stages {
     // norm, projections, (q/k norm), RoPE, K and V into the cache. qkv [n_rows, d_q + 2 * d_kv]:
     // its first d_q columns are the queries; the others are the stage's own and hold nothing
     // afterwards.
-    Node<void(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv)> attn_in{"attn_in"};
+    Node<void(Step&, const Layer&, Rows x, Rows qkv, KvLayer kv)> attn_in{"attn_in", attn_in_work};
     // attention over the cache                                       q, out [n_rows, d_q]
-    Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn{"attn"};
+    Node<void(Step&, const Layer&, Rows q, KvLayer kv, Rows out)> attn{"attn", attn_work};
     // x += a O                                                       a [n_rows, d_q]
-    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out{"attn_out"};
+    Node<void(Step&, const Layer&, Rows a, Rows x)> attn_out{"attn_out", attn_out_work};
     // out = silu(n gate) * (n up), n = norm(x)                       out [n_rows, d_ff]
-    Node<void(Step&, const Layer&, Rows x, Rows out)> ffn_in{"ffn_in"};
+    Node<void(Step&, const Layer&, Rows x, Rows out)> ffn_in{"ffn_in", ffn_in_work};
     // x += f down                                                    f [n_rows, d_ff]
-    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out{"ffn_out"};
+    Node<void(Step&, const Layer&, Rows f, Rows x)> ffn_out{"ffn_out", ffn_out_work};
     // norm and LM head of batch.logit_rows                           logits [n_logit_rows, n_vocab]
     // f32
-    Node<void(Step&, const Weights&, Rows x, Rows logits)> head{"head"};
+    Node<void(Step&, const Weights&, Rows x, Rows logits)> head{"head", head_work};
 };
 
 struct Tables {
@@ -162,8 +194,8 @@ struct Tables {
     void (*begin_range)(const char* name) = nullptr;
     void (*end_range)() = nullptr;
     // A whole layer, and a whole step: plain bodies run the stages, and the layers.
-    Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer{"layer"};
-    Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step{"step"};
+    Node<void(Step&, const Layer&, Rows x, KvLayer kv)> layer{"layer", layer_work};
+    Node<void(Step&, const Weights&, const KvCache&, Rows logits)> step{"step", step_work};
 };
 
 // What the machine has, as far as checkpoints ask.

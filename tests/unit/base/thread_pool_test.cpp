@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "base/timer.h"
 #include "support/seed.h"
 
 namespace ridge {
@@ -226,6 +227,42 @@ TEST(ThreadPoolTest, idle_threads_use_no_cpu) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         EXPECT_LT(cpu_ms() - before, 20) << n_threads << " threads";
         check_loop(pool, 100, 1);
+    }
+}
+
+// Loops that the caller runs alone, and those that threads share.
+TEST(ThreadPoolTest, a_record_holds_when_threads_worked) {
+    ThreadPool pool(3);
+    LoopRecord record;
+    record.clear(pool.size());
+    pool.record(&record);
+    const int64_t begin_ns = monotonic_ns();
+    constexpr int64_t kLoops = 50;
+    std::vector<std::vector<std::atomic<int>>> worked(kLoops);
+    for (int64_t loop = 0; loop < kLoops; loop++) {
+        auto& of_loop = worked[static_cast<size_t>(loop)] = std::vector<std::atomic<int>>(3);
+        pool.parallel_for(1 + loop % 20, 1, [&](int64_t, int64_t, int worker) {
+            of_loop[static_cast<size_t>(worker)] = 1;
+        });
+    }
+    const int64_t end_ns = monotonic_ns();
+    pool.record(nullptr);
+    pool.parallel_for(20, 1, [](int64_t, int64_t, int) {});
+    EXPECT_EQ(record.n_loops(), kLoops);
+    ASSERT_EQ(record.n_threads(), 3);
+    for (int thread = 0; thread < 3; thread++) {
+        int64_t last_ns = begin_ns;
+        for (const LoopRecord::Span& span : record.spans(thread)) {
+            EXPECT_LE(last_ns, span.begin_ns);
+            EXPECT_LE(span.begin_ns, span.end_ns);
+            last_ns = span.end_ns;
+            auto& did = worked[static_cast<size_t>(span.loop - 1)][static_cast<size_t>(thread)];
+            EXPECT_EQ(did.exchange(0), 1) << "thread " << thread << ", loop " << span.loop;
+        }
+        EXPECT_LE(last_ns, end_ns);
+    }
+    for (const auto& of_loop : worked) {
+        for (const auto& left : of_loop) EXPECT_EQ(left, 0) << "work without a span";
     }
 }
 

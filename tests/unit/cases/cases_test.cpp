@@ -45,6 +45,43 @@ TEST(CaseRun, sees_one_wrong_element) {
     EXPECT_EQ(fault.substr(0, 17), "row 2, column 4: ");
 }
 
+// An op of every case is counted from what it is given as the case was from its description.
+TEST(Work, of_an_op_is_what_its_case_says) {
+    Tables tables;
+    tables.ops.embed_rows.set("none", [](Step&, const Tensor&, Tokens, Rows) {});
+    tables.ops.rms_norm.set("none", [](Step&, Heads, const Tensor&, float, Heads) {});
+    tables.ops.matmul.set("none", [](Step&, Rows, LinearGroup, Rows) {});
+    tables.ops.rope.set("none", [](Step&, Heads, Positions, const RopeTable&) {});
+    tables.ops.kv_append.set("none", [](Step&, Heads, Heads, KvLayer) {});
+    tables.ops.attention.set("none", [](Step&, Heads, KvLayer, Heads) {});
+    tables.ops.swiglu.set("none", [](Step&, Rows, Rows) {});
+    tables.ops.add.set("none", [](Step&, Rows, Rows) {});
+    tables.ops.sample.set("none", [](Step&, Rows, std::span<Sampled>) {});
+    ThreadPool pool(1);
+    std::set<Op> seen;
+    std::vector<Case> cases = all_cases();
+    std::erase_if(cases, [](const Case& c) {
+        return c.masked                 // described as if they were not
+               || c.bytes > (4 << 20);  // what is made for them takes long
+    });
+    for (size_t i = test_seed() % 3; i < cases.size(); i += 3) {
+        const Case& c = cases[i];
+        CaseRun run(c, test_seed());
+        run.bind(tables, pool);
+        StepTrace trace;
+        run.set_trace(&trace);
+        run.run_op();
+        ASSERT_EQ(trace.spans().size(), 1u);
+        const NodeSpan& span = trace.spans()[0];
+        EXPECT_EQ(span.node, op_name(c.op));
+        EXPECT_EQ(span.work.bytes(), c.bytes) << c.name;
+        EXPECT_EQ(span.work.flops, c.flops) << c.name;
+        EXPECT_EQ(span.work.n_rows, c.n_rows) << c.name;
+        seen.insert(c.op);
+    }
+    EXPECT_EQ(seen.size(), 9u);
+}
+
 // With a tolerance of 0 every bit counts; with another, what the values mean.
 TEST(Compare, tells_apart_by_bits_where_nothing_is_tolerated) {
     const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/work.h"
+
+namespace ridge {
+
+class Scratch;
+
+// One call of a node in a step: which entry ran, how long, and what it had to do. Texts and tensors
+// are the tables' and the model's.
+struct NodeSpan {
+    std::string_view node;             // "matmul"
+    std::string_view checkpoint;       // of the entry that ran: "gemm"; of a default body: "ops"
+    std::string_view skipped, reason;  // the topmost entry and why it did not run; empty: it did
+    int parent = -1;                   // index of the call that it lies within
+    int layer = -1;                    // -1: of none
+    int64_t begin_ns = 0, end_ns = 0;  // monotonic_ns()
+    int64_t children_ns = 0;           // of that, within the calls that it made
+    int n_children = 0;
+    Work work;
+
+    int64_t elapsed_ns() const { return end_ns - begin_ns; }
+    int64_t own_ns() const { return elapsed_ns() - children_ns; }
+};
+
+// What happened in one step, call by call, in the order in which calls began. A backend fills it
+// where a batch asks for it (Batch::trace), and for nothing else does its work differently.
+class StepTrace {
+  public:
+    // Called by Node.
+    void begin(std::string_view node, std::string_view checkpoint, std::string_view skipped,
+               std::string_view reason, const Work& work);
+    void end();
+
+    // Of the last step, until the next one begins.
+    std::span<const NodeSpan> spans() const { return spans_; }
+    int64_t begin_ns() const { return begin_ns_; }
+    int64_t elapsed_ns() const { return end_ns_ - begin_ns_; }
+    // When threads worked: every loop is a dispatch to all of them.
+    const LoopRecord& loops() const { return loops_; }
+    // Of the rooms that nodes took for what they hand on: each is written and read at least once.
+    int64_t intermediate_bytes() const { return intermediate_bytes_; }
+
+    // Called as a call has ended, while its result is there.
+    std::function<void(const NodeSpan&)> on_end;
+
+  private:
+    friend class TracedStep;
+
+    std::vector<NodeSpan> spans_;
+    std::vector<int> open_;  // indices of calls under way
+    LoopRecord loops_;
+    int64_t begin_ns_ = 0, end_ns_ = 0, intermediate_bytes_ = 0;
+};
+
+// For a backend: the life of a step that runs on the pool, with its intermediates in `memory`. Does
+// nothing where `trace` is null.
+class TracedStep {
+  public:
+    TracedStep(StepTrace* trace, ThreadPool& pool, const Scratch& memory);
+    ~TracedStep();
+    TracedStep(const TracedStep&) = delete;
+
+  private:
+    StepTrace* trace_;
+    ThreadPool& pool_;
+    const Scratch& memory_;
+};
+
+}  // namespace ridge
