@@ -25,6 +25,7 @@ enum class Op : uint8_t {
     kAdd,
     kSample,
 };
+constexpr int kNumOps = 9;
 std::string_view op_name(Op op);  // as the node is called: "rms_norm"
 
 // What a case's activations are. Every row has numbers of its own, which depend on the seed and on
@@ -99,6 +100,10 @@ struct Case {
     int64_t bytes = 0;  // memory traffic of a kernel that reads and writes everything once
     int64_t flops = 0;  // a multiplication and an addition are two
 };
+
+// The formats that the case is about, each once: of its weights ("Q4_K"), of its cache ("f16", or
+// "bf16 f16" of K and V), of its activations elsewhere ("f32").
+std::vector<std::string> formats_of(const Case& c);
 
 // Every case of every operator.
 std::vector<Case> all_cases();

@@ -1,26 +1,23 @@
-#include "kernels/checkpoint_tables.h"
+#include "cpu/case_subjects.h"
 
+#include <algorithm>
 #include <cmath>
-#include <deque>
 #include <numbers>
 
+#include "base/cpu_features.h"
 #include "base/half.h"
 #include "cpu/attention.h"
 #include "cpu/checkpoints.h"
+#include "cpu/isa.h"
+#include "cpu/kernels_of_isa.h"
 #include "cpu/matmul.h"
 #include "ref/host_kv.h"
 #include "ref/ref.h"
-#include "support/all_kernels.h"
-#include "support/op_entries.h"
 
 namespace ridge {
 namespace {
 
-// BF16 weights are made compact on every set; as plain groups they are tested as files have them.
-const std::deque<IsaKernels>& all_kernels() {
-    static const std::deque<IsaKernels> all = kernels_of_all_isas();
-    return all;
-}
+constexpr std::string_view kWithoutBf16 = "avx512 without bf16";
 
 // Symmetric int8 in blocks of 32: the definition, in the few roundings that quantise_row has.
 void round_to_int8(std::vector<float>& x) {
@@ -129,60 +126,107 @@ void attention_of_rounded(Step& s, Heads q, KvLayer kv, Heads out) {
     }
 }
 
-}  // namespace
-
-std::vector<CheckpointTables> checkpoints_of(Op op, int n_threads) {
-    std::vector<CheckpointTables> result;
-    size_t n_before = 0;
-    for (const Checkpoint& checkpoint : cpu_checkpoints()) {
-        const Caps plain_caps{n_threads, &all_kernels()[0].kernels, isa_name(Isa::kScalar)};
-        Tables tables = resolve_tables(cpu_checkpoints(), checkpoint.name, plain_caps);
-        const size_t n = n_entries(tables, op);
-        if (n == n_before) continue;
-        n_before = n;
-        if (tables.kernels == nullptr) {
-            result.push_back({std::string(checkpoint.name), std::move(tables)});
-            continue;
-        }
-        for (const IsaKernels& k : all_kernels()) {
-            const Caps caps{n_threads, &k.kernels, k.name};
-            result.push_back({std::string(checkpoint.name) + " on " + std::string(k.name),
-                              resolve_tables(cpu_checkpoints(), checkpoint.name, caps)});
-        }
-    }
-    if (result.size() > 1) result.erase(result.begin());
-    return result;
-}
-
-static bool has_prompt_attention(const CheckpointTables& checkpoint) {
-    const auto entries = checkpoint.tables.ops.attention.entries();
+bool has_entry(const auto& node, std::string_view checkpoint) {
+    const auto entries = node.entries();
     return std::any_of(entries.begin(), entries.end(),
-                       [](const auto& entry) { return entry.checkpoint == "prefill_attention"; });
+                       [&](const auto& entry) { return entry.checkpoint == checkpoint; });
 }
 
-bool rounds_attention(const CheckpointTables& checkpoint, const Case& c) {
-    if (!has_prompt_attention(checkpoint)) return false;
+// A score's last bits may tip how its weight is rounded to bf16, by 2^-8 of the weight: of single
+// elements that is much, of all of them little.
+constexpr float kRoundedElement = 1.5e-2f, kRoundedAttention = 3e-3f;
+
+constexpr std::string_view kOperandNames[] = {kNotRounded, "int8", "bf16"};
+
+Standard standard_of_attention(const Subject& subject, const Case& c) {
+    const auto& ops = subject.tables.ops;
+    if (!has_entry(ops.attention, "prefill_attention")) return exact_standard(subject, c);
     KvLayer kv;
     kv.k_dtype = c.k_dtype, kv.v_dtype = c.v_dtype, kv.exact = c.exact, kv.d_head = c.d_head;
-    const auto& kernels = *static_cast<const cpu::Kernels*>(checkpoint.tables.kernels);
-    return cpu::rounds_to_bf16(kernels, kv) && has_kernels(kv);
+    const auto& kernels = *static_cast<const cpu::Kernels*>(subject.tables.kernels);
+    if (!cpu::rounds_to_bf16(kernels, kv) || !has_kernels(kv)) return exact_standard(subject, c);
+    return {std::max(c.tolerance, kRoundedElement), kRoundedAttention, "bf16"};
 }
 
-Tables reference_for(const CheckpointTables& checkpoint) {
-    Tables tables;
-    ref::add_ref_ops(tables, "ref");
-    tables.kernels = checkpoint.tables.kernels;
-    bool grouped = false, by_class = false;
-    for (const auto& entry : checkpoint.tables.ops.matmul.entries()) {
-        grouped = grouped || entry.checkpoint == "matvec";
-        by_class = by_class || entry.checkpoint == "gemm";
+Standard standard_of_matmul(const Subject& subject, const Case& c) {
+    Standard standard = exact_standard(subject, c);
+    if (!has_entry(subject.tables.ops.matmul, "matvec")) return standard;
+    const bool by_class = has_entry(subject.tables.ops.matmul, "gemm");
+    const auto& kernels = *static_cast<const cpu::Kernels*>(subject.tables.kernels);
+    standard.operands.clear();
+    std::string_view before;
+    for (const CaseWeight& w : c.weights) {
+        const cpu::Operands operands =
+            cpu::operands_of(kernels, by_class ? c.row_class : RowClass::kDecode, w.format);
+        const std::string_view name = kOperandNames[static_cast<size_t>(operands)];
+        if (name == before) continue;
+        standard.operands += (before.empty() ? "" : " ") + std::string(name);
+        before = name;
     }
-    if (has_prompt_attention(checkpoint)) {
-        tables.ops.attention.set("rounded", attention_of_rounded);
+    return standard;
+}
+
+}  // namespace
+
+std::vector<std::string_view> isa_kernels_names() {
+    return {"scalar", "avx2", "avx512", kWithoutBf16, kTilesName, "amx", "neon"};
+}
+
+bool is_of_isa(std::string_view name, std::string_view isa) {
+    if (name == kWithoutBf16) return isa == "avx512";
+    if (name == kTilesName) return isa == "amx";
+    return name == isa;
+}
+
+std::deque<IsaKernels> kernels_of_all_isas(const std::function<bool(std::string_view)>& wanted) {
+    std::deque<IsaKernels> all;
+    auto add = [&](std::string_view name, const cpu::Kernels& kernels) {
+        all.push_back({name, kernels});
+        all.back().kernels.compact.faster = true;
+    };
+    for (Isa isa : available_isas()) {
+        if (wanted(isa_name(isa))) add(isa_name(isa), cpu::kernels_of_isa(isa));
+#if defined(__x86_64__)
+        if (isa != Isa::kAvx512 || !cpu_features().avx512_bf16 || !wanted(kWithoutBf16)) continue;
+        cpu::Kernels kernels = cpu::kernels_of_isa(Isa::kAvx2);
+        cpu::add_avx512_kernels(kernels);
+        add(kWithoutBf16, kernels);
+#endif
     }
-    if (grouped) tables.ops.matmul.set("rounded", matmul_of_rounded<false>);
-    if (by_class) tables.ops.matmul.set("rounded", matmul_of_rounded<true>);
-    return tables;
+    if (wanted(kTilesName)) {
+        cpu::Kernels kernels = cpu::kernels_of_isa(Isa::kScalar);
+        cpu::add_scalar_tile_kernels(kernels);
+        add(kTilesName, kernels);
+    }
+    return all;
+}
+
+std::vector<Subject> cpu_subjects(Op op, const std::deque<IsaKernels>& kernels, int n_threads) {
+    std::vector<NamedCaps> machines;
+    for (const IsaKernels& k : kernels) {
+        machines.push_back({std::string(k.name), {n_threads, &k.kernels, k.name}});
+    }
+    std::vector<Subject> subjects = subjects_of(cpu_checkpoints(), op, machines);
+    if (subjects.size() > 1) subjects.erase(subjects.begin());
+    for (Subject& subject : subjects) {
+        subject.reference.kernels = subject.tables.kernels;
+        if (op == Op::kAttention) {
+            subject.standard = standard_of_attention;
+            if (has_entry(subject.tables.ops.attention, "prefill_attention")) {
+                subject.reference.ops.attention.set("rounded", attention_of_rounded);
+            }
+        }
+        if (op == Op::kMatmul) {
+            subject.standard = standard_of_matmul;
+            const auto& matmul = subject.tables.ops.matmul;
+            if (has_entry(matmul, "matvec")) {
+                subject.reference.ops.matmul.set("rounded", has_entry(matmul, "gemm")
+                                                                ? matmul_of_rounded<true>
+                                                                : matmul_of_rounded<false>);
+            }
+        }
+    }
+    return subjects;
 }
 
 }  // namespace ridge
