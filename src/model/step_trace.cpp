@@ -1,5 +1,7 @@
 #include "model/step_trace.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/timer.h"
 #include "model/step.h"
@@ -8,6 +10,15 @@ namespace ridge {
 
 StepTrace* trace_of(const Step& step) {
     return step.trace;
+}
+
+bool StepTrace::wants(std::string_view node, std::string_view checkpoint) const {
+    auto is_named = [&](std::string_view name) {
+        return std::find(only.begin(), only.end(), name) != only.end();
+    };
+    return only.empty() || is_named(node) || is_default_body(checkpoint) ||
+           std::any_of(open_.begin(), open_.end(),
+                       [&](int i) { return is_named(spans_[static_cast<size_t>(i)].node); });
 }
 
 void StepTrace::begin(std::string_view node, std::string_view checkpoint, std::string_view skipped,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,7 +35,8 @@ struct NodeSpan {
 // where a batch asks for it (Batch::trace), and for nothing else does its work differently.
 class StepTrace {
   public:
-    // Called by Node.
+    // Called by Node: whether the call is to be made, then around it.
+    bool wants(std::string_view node, std::string_view checkpoint) const;
     void begin(std::string_view node, std::string_view checkpoint, std::string_view skipped,
                std::string_view reason, const Work& work);
     void end();
@@ -50,6 +52,9 @@ class StepTrace {
 
     // Called as a call has ended, while its result is there.
     std::function<void(const NodeSpan&)> on_end;
+    // Where it is not empty: nodes of these names alone, with all that they call, do their work; of
+    // others only default bodies, which lead to them. What a step then computes means nothing.
+    std::vector<std::string> only;
 
   private:
     friend class TracedStep;

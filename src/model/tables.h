@@ -100,6 +100,7 @@ class Node<void(Step&, Args...)> {
               Args... args) const {
         StepTrace* trace = trace_of(step);
         if (trace == nullptr) return entry.fn(step, args...);
+        if (!trace->wants(name_, entry.checkpoint)) return;
         trace->begin(name_, entry.checkpoint, skipped, reason, work_(step, args...));
         entry.fn(step, args...);
         trace->end();
@@ -226,5 +227,9 @@ void run_stages(Step& s, const Layer& layer, Rows x, KvLayer kv, const Attention
 // The default bodies of stages, layer and step, under the name of the nodes that they call: "ops",
 // "stages" and "layers".
 void add_default_bodies(Tables& tables);
+// Whether an entry of this name calls other nodes and does nothing itself.
+constexpr bool is_default_body(std::string_view checkpoint) {
+    return checkpoint == "ops" || checkpoint == "stages" || checkpoint == "layers";
+}
 
 }  // namespace ridge

@@ -1,0 +1,168 @@
+#include "cmd/step_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+#include "format/tensor.h"
+#include "model/tables.h"
+
+namespace ridge {
+namespace {
+
+// Within one layer these names are stages'; whatever lies outside of them is a stage of its own.
+bool is_stage(std::string_view node) {
+    constexpr std::string_view kStages[] = {"attn_in", "attn",    "attn_out",
+                                            "ffn_in",  "ffn_out", "head"};
+    return std::find(std::begin(kStages), std::end(kStages), node) != std::end(kStages);
+}
+
+std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span) {
+    const NodeSpan* at = &span;
+    while (!is_stage(at->node) && at->parent >= 0) at = &spans[static_cast<size_t>(at->parent)];
+    return is_stage(at->node) ? at->node : span.node;
+}
+
+// What is left of a call's work when that of the calls within it is counted there.
+std::vector<Work> own_work(std::span<const NodeSpan> spans) {
+    std::vector<Work> own;
+    for (const NodeSpan& span : spans) own.push_back(span.work);
+    for (const NodeSpan& span : spans) {
+        if (span.parent < 0) continue;
+        Work& parent = own[static_cast<size_t>(span.parent)];
+        auto take = [](int64_t& from, int64_t n) { from = std::max<int64_t>(0, from - n); };
+        take(parent.weight_bytes, span.work.weight_bytes);
+        take(parent.kv_bytes, span.work.kv_bytes);
+        take(parent.activation_bytes, span.work.activation_bytes);
+        take(parent.flops, span.work.flops);
+    }
+    return own;
+}
+
+void add(Work& sum, const Work& part) {
+    sum.weight_bytes += part.weight_bytes;
+    sum.kv_bytes += part.kv_bytes;
+    sum.activation_bytes += part.activation_bytes;
+    sum.flops += part.flops;
+}
+
+}  // namespace
+
+std::string weights_text(const Work& work) {
+    std::string text;
+    for (size_t i = 0; i < work.matrices.size() && work.matrices[i] != nullptr;) {
+        const Tensor& one = *work.matrices[i];
+        size_t n = 1;
+        while (i + n < work.matrices.size() && work.matrices[i + n] != nullptr &&
+               work.matrices[i + n]->format == one.format &&
+               work.matrices[i + n]->shape == one.shape) {
+            n++;
+        }
+        if (!text.empty()) text += ", ";
+        if (n > 1) text += fmt::format("{} x ", n);
+        text += fmt::format("{} {}", one.format->name, shape_text(one));
+        i += n;
+    }
+    return text;
+}
+
+double median_of(std::vector<double> samples) {
+    CHECK(!samples.empty());
+    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    if (samples.size() % 2 == 1) return *middle;
+    return (*middle + *std::max_element(samples.begin(), middle)) / 2;
+}
+
+double idle_share_of(const StepTrace& trace) {
+    const LoopRecord& loops = trace.loops();
+    std::map<int64_t, int64_t> end_of_loop;
+    int64_t waited_ns = 0;
+    for (int thread = 0; thread < loops.n_threads(); thread++) {
+        int64_t worked_ns = 0;
+        for (const LoopRecord::Span& span : loops.spans(thread)) {
+            worked_ns += span.end_ns - span.begin_ns;
+            int64_t& end = end_of_loop[span.loop];
+            end = std::max(end, span.end_ns);
+        }
+        if (thread > 0) waited_ns += trace.elapsed_ns() - worked_ns;
+    }
+    // The caller's own last piece may have ended before the loop did.
+    for (const LoopRecord::Span& span : loops.spans(0)) {
+        waited_ns += end_of_loop[span.loop] - span.end_ns;
+    }
+    return static_cast<double>(waited_ns) /
+           (static_cast<double>(trace.elapsed_ns()) * loops.n_threads());
+}
+
+double NodeGroup::median_ns() const {
+    return median_of(samples_ns);
+}
+
+NodeGroup& StepProfile::group_of(const NodeSpan& span, std::string_view stage, const Work& own) {
+    std::string weights = weights_text(span.work);
+    const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const NodeGroup& group) {
+        return group.stage == stage && group.node == span.node &&
+               group.checkpoint == span.checkpoint && group.weights == weights &&
+               group.reason == span.reason;
+    });
+    if (found != groups_.end()) return *found;
+    NodeGroup group;
+    group.stage = stage, group.node = span.node, group.checkpoint = span.checkpoint;
+    group.weights = std::move(weights);
+    group.skipped = span.skipped, group.reason = span.reason;
+    group.work = own;
+    group.work.weight_bytes = group.work.kv_bytes = group.work.activation_bytes = 0;
+    group.work.flops = 0;
+    groups_.push_back(std::move(group));
+    return groups_.back();
+}
+
+void StepProfile::add(const StepTrace& trace) {
+    const std::span<const NodeSpan> spans = trace.spans();
+    const std::vector<Work> own = own_work(spans);
+    const size_t n_before = n_samples();
+    double in_groups_ns = 0;
+    for (size_t i = 0; i < spans.size(); i++) {
+        const NodeSpan& span = spans[i];
+        if (is_default_body(span.checkpoint)) continue;
+        NodeGroup& group = group_of(span, stage_of(spans, span), own[i]);
+        if (n_before == 0) {
+            group.n_calls++;
+            ridge::add(group.work, own[i]);
+        }
+        group.samples_ns.resize(n_before + 1);
+        group.samples_ns.back() += static_cast<double>(span.own_ns());
+        in_groups_ns += static_cast<double>(span.own_ns());
+    }
+    for (NodeGroup& group : groups_) group.samples_ns.resize(n_before + 1);
+    const auto elapsed_ns = static_cast<double>(trace.elapsed_ns());
+    samples_ns_.push_back(elapsed_ns);
+    between_ns_.push_back(elapsed_ns - in_groups_ns);
+    idle_shares_.push_back(idle_share_of(trace));
+    n_dispatches_ = trace.loops().n_loops();
+    intermediate_bytes_ = trace.intermediate_bytes();
+}
+
+double StepProfile::median_ns() const {
+    return median_of(samples_ns_);
+}
+
+double StepProfile::between_ns() const {
+    return median_of(between_ns_);
+}
+
+double StepProfile::idle_share() const {
+    return median_of(idle_shares_);
+}
+
+Work StepProfile::work() const {
+    Work sum;
+    for (const NodeGroup& group : groups_) ridge::add(sum, group.work);
+    return sum;
+}
+
+}  // namespace ridge

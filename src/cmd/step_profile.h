@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/step_trace.h"
+
+namespace ridge {
+
+// Calls of one step that are alike but for their layer: the same node and kernel, in the same
+// stage, on weights of the same shapes and formats.
+struct NodeGroup {
+    std::string stage;            // "ffn_in"; of a node outside of stages its own name
+    std::string node;             // "matmul"
+    std::string checkpoint;       // of the entry that ran: "gemm"
+    std::string weights;          // "2 x Q4_0 [8192, 2048]"; empty: none, or vectors alone
+    std::string skipped, reason;  // see NodeSpan
+    int64_t n_calls = 0;          // in one step
+    Work work;                    // of these together; its layer, rows and operands are the first's
+    std::vector<double> samples_ns;  // of these together, one for each step
+
+    double median_ns() const;
+};
+
+// Where a step's time goes: the same step, traced several times.
+class StepProfile {
+  public:
+    void add(const StepTrace& trace);
+
+    // In the order in which they first ran. What a call hands on to another is counted there, so
+    // that nothing is counted twice.
+    const std::vector<NodeGroup>& groups() const { return groups_; }
+    size_t n_samples() const { return samples_ns_.size(); }
+    const std::vector<double>& samples_ns() const { return samples_ns_; }
+    double median_ns() const;
+    double between_ns() const;  // median of what is within no group: calls, and the host's own work
+    // Of all threads' time, the share in which they waited: workers outside of loops, the caller
+    // for the last pieces of a loop.
+    double idle_share() const;
+    int64_t n_dispatches() const { return n_dispatches_; }  // loops that threads were told of
+    int64_t intermediate_bytes() const { return intermediate_bytes_; }
+    Work work() const;  // of all groups
+
+  private:
+    NodeGroup& group_of(const NodeSpan& span, std::string_view stage, const Work& own);
+
+    std::vector<NodeGroup> groups_;
+    std::vector<double> samples_ns_, between_ns_, idle_shares_;
+    int64_t n_dispatches_ = 0, intermediate_bytes_ = 0;
+};
+
+// "2 x Q4_0 [8192, 2048]", "Q4_K [2048, 2048], Q6_K [512, 2048]"
+std::string weights_text(const Work& work);
+
+double median_of(std::vector<double> samples);  // of at least one
+// Of the time of all threads, the share in which they waited: see StepProfile::idle_share.
+double idle_share_of(const StepTrace& trace);
+
+}  // namespace ridge
