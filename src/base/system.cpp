@@ -197,6 +197,12 @@ int current_cpu() {
 #endif
 }
 
+int64_t thread_cpu_ns() {
+    timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 ThreadPin::ThreadPin(int cpu) : before_(affinity()) {
     set_affinity({cpu});
 }

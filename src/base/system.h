@@ -28,6 +28,8 @@ std::vector<int> physical_cores();
 // brings no bandwidth and no arithmetic.
 int default_n_threads();
 
+int64_t thread_cpu_ns();  // that the calling thread has had a CPU so far
+
 int current_cpu();  // that the calling thread runs on at this moment; -1 where the system does not
                     // say
 

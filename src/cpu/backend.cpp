@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "base/timer.h"
+#include "cpu/ceilings.h"
 #include "cpu/checkpoints.h"
 #include "cpu/interleaved.h"
 #include "cpu/isa.h"
@@ -90,6 +91,9 @@ class CpuBackend : public Backend {
     }
 
     double measure_read_gbps(const Model& model) override;
+    Ceilings measure_ceilings(const CeilingEvents& events) override {
+        return cpu::measure_ceilings(kernels_.probes, pool_, free_memory_bytes(), events);
+    }
 
   private:
     // `what` is what errors call it, with what would make it smaller.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/attention_kernels.h"
+#include "cpu/probe_kernels.h"
 #include "cpu/row_kernels.h"
 
 namespace ridge::cpu {
@@ -179,6 +180,7 @@ struct Kernels {
     // x [n] rounded to bf16, to nearest even, zeros from n up to n_padded: element k to
     // out[k / 32 * step + k % 32]
     void (*bf16_row)(const float* x, int64_t n, int64_t n_padded, int64_t step, uint16_t* out);
+    ProbeKernels probes;
 };
 
 // Each puts the functions of its instruction set in place of those that are there: one translation

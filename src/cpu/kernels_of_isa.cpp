@@ -12,7 +12,10 @@ Kernels kernels_of_isa(Isa isa) {
     if (isa == Isa::kAvx512 || isa == Isa::kAmx) {
         add_avx512_kernels(kernels);
         if (cpu_features().avx512_bf16) add_avx512_bf16_kernels(kernels);
-        if (isa == Isa::kAmx) add_amx_kernels(kernels);
+        if (isa == Isa::kAmx) {
+            add_amx_kernels(kernels);
+            if (!cpu_features().amx_int8) kernels.probes.arithmetic[kInt8Matrix] = {};
+        }
     }
 #elif defined(__aarch64__)
     if (isa == Isa::kNeon) {

@@ -167,6 +167,10 @@ double BenchSession::measure_link_gbps() {
     return engine_->impl_->backend->measure_link_gbps();
 }
 
+Ceilings BenchSession::measure_ceilings(const CeilingEvents& events) {
+    return engine_->impl_->backend->measure_ceilings(events);
+}
+
 double BenchSession::measure_read_gbps() {
     return engine_->impl_->backend->measure_read_gbps(engine_->impl_->model);
 }

@@ -47,16 +47,18 @@ class BenchSession {
     // does); null: nowhere. It then holds those of the last step.
     void set_trace(StepTrace* trace) { trace_ = trace; }
     const Model& model() const;  // as the backend holds it
+    Token token_at(int sequence, int64_t position) const;
 
     // The wall that decode stands before: see Backend::measure_read_gbps.
     double measure_read_gbps();
     // The one that streamed layers stand before: see Backend::measure_link_gbps.
     double measure_link_gbps();
+    // What the device can do: see Backend::measure_ceilings.
+    Ceilings measure_ceilings(const CeilingEvents& events);
 
   private:
     BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,
                  std::function<void(double)> on_stage);
-    Token token_at(int sequence, int64_t position) const;
     Token prompt_steps(int sequence, int64_t begin, int64_t end, bool draw,
                        const std::function<void(int64_t)>& done);
     // Starts a step that takes the call going on from one share to another.

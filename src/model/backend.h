@@ -9,6 +9,7 @@
 
 #include "format/tensor.h"
 #include "model/batch.h"
+#include "model/ceiling.h"
 #include "model/kv_cache.h"
 #include "model/tables.h"
 #include "model/weight_placement.h"
@@ -121,6 +122,9 @@ class Backend {
     // Measured rate of bringing streamed layers to the device and doing nothing else, in GB/s; 0
     // where there are none.
     virtual double measure_link_gbps() { return 0; }
+    // What the device itself can do, measured: rates of each level of memory and of each kind of
+    // arithmetic that kernels use. Takes some seconds. Empty where the backend does not measure it.
+    virtual Ceilings measure_ceilings(const CeilingEvents& /*events*/) { return {}; }
 
     virtual DeviceFacts facts() const { return {}; }
 };

@@ -1,5 +1,6 @@
 #include <immintrin.h>
 
+#include "cpu/isa/probes.h"
 #include "cpu/isa/prompt_attention.h"
 #include "cpu/isa/tile_gemm.h"
 #include "cpu/isa/vector_avx512_bf16.h"
@@ -98,6 +99,8 @@ void add_avx512_bf16_kernels(Kernels& kernels) {
     kernels.compact.gemm = {Operands::kBF16, kBf16SliceBlocks, 0, unpack_compact_bf16<Avx512Bf16>,
                             multiply_bf16};
     kernels.attention.prompt_bf16 = bf16_prompt_unit<Avx512Bf16>();
+    kernels.probes.arithmetic[kBf16Dot] =
+        arithmetic_probe<Bf16Product<Avx512Bf16, 24>>("vdpbf16ps, 512 bits");
 }
 
 }  // namespace ridge::cpu

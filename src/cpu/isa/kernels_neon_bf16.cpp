@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/isa/compact_kernels.h"
+#include "cpu/isa/probes.h"
 #include "cpu/isa/prompt_attention.h"
 #include "cpu/isa/vector_neon_bf16.h"
 
@@ -120,6 +121,15 @@ void multiply_bf16(const Panel& panel, const Activations& x, int64_t first_block
     }
 }
 
+struct MatrixProduct {
+    using Sum = float32x4_t;
+    static constexpr int kSums = 24;
+    static constexpr int64_t kOps = 2 * 16;
+    static Sum load_sum(const uint8_t* p) { return Neon4::load_f32(p); }
+    static bfloat16x8_t load(const uint8_t* p) { return vreinterpretq_bf16_u8(vld1q_u8(p)); }
+    static Sum multiply(Sum sum, bfloat16x8_t a, bfloat16x8_t b) { return vbfmmlaq_f32(sum, a, b); }
+};
+
 }  // namespace
 
 // F32 weights and caches keep their float32 products.
@@ -131,6 +141,8 @@ void add_neon_bf16_kernels(Kernels& kernels) {
     kernels.compact.gemm = {Operands::kBF16, kBf16SliceBlocks, 0, unpack_compact_row_pairs,
                             multiply_bf16};
     kernels.attention.prompt_bf16 = bf16_prompt_unit<Neon4Bf16>();
+    kernels.probes.arithmetic[kBf16Dot] = arithmetic_probe<Bf16Product<Neon4Bf16, 24>>("bfdot");
+    kernels.probes.arithmetic[kBf16Matrix] = arithmetic_probe<MatrixProduct>("bfmmla");
 }
 
 }  // namespace ridge::cpu

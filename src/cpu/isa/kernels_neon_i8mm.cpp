@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cpu/isa/gemm_kernels.h"
+#include "cpu/isa/probes.h"
 #include "cpu/isa/vector_neon.h"
 
 // Prompts on quantised weights with smmla: the products of two rows of eight codes with two others,
@@ -174,6 +175,15 @@ constexpr GemmKernel pairs_gemm() {
             unpack_codes<NeonPairs, F>, multiply_pairs<F>};
 }
 
+struct MatrixProduct {
+    using Sum = int32x4_t;
+    static constexpr int kSums = 24;
+    static constexpr int64_t kOps = 2 * 32;
+    static Sum load_sum(const uint8_t* p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+    static int8x16_t load(const uint8_t* p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
+    static Sum multiply(Sum sum, int8x16_t a, int8x16_t b) { return vmmlaq_s32(sum, a, b); }
+};
+
 }  // namespace
 
 // In the order of FormatId, behind the three of floats.
@@ -189,6 +199,7 @@ void add_neon_i8mm_kernels(Kernels& kernels) {
     for (int i = kFloatFormats; i < kNumWeightFormats; i++) {
         kernels.gemm[i] = pairs[i - kFloatFormats];
     }
+    kernels.probes.arithmetic[kInt8Matrix] = arithmetic_probe<MatrixProduct>("smmla");
 }
 
 }  // namespace ridge::cpu

@@ -45,6 +45,11 @@ struct AmxTiles {
     static void dot_bf16() {
         asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
     }
+    // c += a b, fours of int8 along k
+    template <int c, int a, int b>
+    static void dot_int8() {
+        asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+    }
 };
 
 }  // namespace

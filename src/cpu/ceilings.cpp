@@ -1,0 +1,319 @@
+#include "cpu/ceilings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/split_mix.h"
+#include "base/system.h"
+#include "base/timer.h"
+
+namespace ridge::cpu {
+namespace {
+
+constexpr int kRepetitions = 9;
+constexpr double kSampleMs = 15;  // of a repetition, about
+constexpr int64_t kMinMemoryBytes = int64_t{64} << 20;
+constexpr int64_t kPageBytes = 4096;
+
+int64_t whole_probes(int64_t n_bytes) {
+    return n_bytes / (2 * kPageBytes) * (2 * kPageBytes);
+}
+
+// Memory of one thread, which has touched it first, full of numbers.
+class ProbeBuffer {
+  public:
+    explicit ProbeBuffer(int64_t n_bytes) : n_bytes_(static_cast<size_t>(n_bytes)) {
+        data_ = static_cast<uint8_t*>(reserve_memory(n_bytes_));
+        if (data_ == nullptr) {
+            throw Error("cpu: the system gives no {:.3f} GB for measuring memory",
+                        1e-9 * static_cast<double>(n_bytes));
+        }
+        advise_huge_pages(data_, n_bytes_);
+    }
+    ~ProbeBuffer() { release_memory(data_, n_bytes_); }
+    ProbeBuffer(const ProbeBuffer&) = delete;
+
+    void fill() {
+        for (size_t i = 0; i + 8 <= n_bytes_; i += 8) {
+            const uint64_t word = split_mix((i + 1) * kSplitMixStep);
+            std::memcpy(data_ + i, &word, sizeof word);
+        }
+    }
+    uint8_t* data() const { return data_; }
+
+  private:
+    size_t n_bytes_;
+    uint8_t* data_;
+};
+
+// What a probe does on each of its threads, `n_rounds` times.
+struct Probe {
+    Ceiling ceiling;
+    std::function<uint64_t(uint8_t* buffer, int64_t n_rounds)> run;
+    double work_a_round = 0;  // of one thread: bytes, or operations
+    int64_t n_rounds = 1;
+};
+
+// Until all have come. A thread that waits takes no other piece of a loop: each is another's.
+void meet(std::atomic<int>& n_there, int n_threads) {
+    n_there++;
+    while (n_there < n_threads) std::this_thread::yield();
+}
+
+struct Together {
+    int64_t elapsed_ns = 0;  // from the first thread's start to the last one's end
+    double share_run = 1;    // of that, that each thread had a CPU, at the least
+};
+
+// Runs `body` on threads of a pool at the same moment.
+template <class Body>
+Together time_together(ThreadPool& pool, int n_threads, const Body& body) {
+    struct alignas(128) Thread {
+        int64_t begin_ns, end_ns, cpu_ns;
+    };
+    std::vector<Thread> threads(static_cast<size_t>(n_threads));
+    auto run_on = [&](int thread) {
+        Thread& own = threads[static_cast<size_t>(thread)];
+        own.cpu_ns = -thread_cpu_ns();
+        own.begin_ns = monotonic_ns();
+        body(thread);
+        own.end_ns = monotonic_ns();
+        own.cpu_ns += thread_cpu_ns();
+    };
+    std::atomic<int> n_there{0};
+    if (n_threads == 1) {
+        run_on(0);
+    } else {
+        pool.parallel_for(n_threads, 1, [&](int64_t first, int64_t last, int worker) {
+            for (int64_t i = first; i < last; i++) {
+                meet(n_there, n_threads);
+                run_on(worker);
+            }
+        });
+    }
+    Thread all = threads[0];
+    for (const Thread& thread : threads) {
+        all.begin_ns = std::min(all.begin_ns, thread.begin_ns);
+        all.end_ns = std::max(all.end_ns, thread.end_ns);
+        all.cpu_ns = std::min(all.cpu_ns, thread.cpu_ns);
+    }
+    const int64_t elapsed_ns = std::max<int64_t>(all.end_ns - all.begin_ns, 1);
+    return {elapsed_ns, static_cast<double>(all.cpu_ns) / static_cast<double>(elapsed_ns)};
+}
+
+// Numbers of the three kinds: float32 and bf16 from 0.5 up to 1, codes of int8 that are not 0.
+std::vector<uint8_t> operands_of(ProbeIndex index) {
+    std::vector<uint8_t> bytes(kOperandBytes);
+    for (size_t i = 0; i < bytes.size(); i += 4) {
+        const uint64_t random = split_mix((i + 1) * kSplitMixStep);
+        uint32_t word = 0x3f000000u | (static_cast<uint32_t>(random) & 0x7fffffu);
+        if (index == kBf16Dot || index == kBf16Matrix) {
+            word = 0x3f003f00u | (static_cast<uint32_t>(random) & 0x007f007fu);
+        } else if (index == kInt8Dot || index == kInt8Matrix) {
+            word = static_cast<uint32_t>(random) | 0x01010101u;
+        }
+        std::memcpy(bytes.data() + i, &word, sizeof word);
+    }
+    return bytes;
+}
+
+constexpr const char* kArithmeticNames[kNumProbes] = {"f32", "bf16", "int8", "bf16 matrix",
+                                                      "int8 matrix"};
+
+void add_arithmetic(const ProbeKernels& kernels, int n_threads, std::vector<Probe>& probes) {
+    for (int i = 0; i < kNumProbes; i++) {
+        const ArithmeticProbe& arithmetic = kernels.arithmetic[i];
+        if (arithmetic.run == nullptr) continue;
+        Probe& probe = probes.emplace_back();
+        probe.ceiling.kind = CeilingKind::kArithmetic;
+        probe.ceiling.name = kArithmeticNames[i], probe.ceiling.how = arithmetic.instruction;
+        probe.ceiling.n_threads = n_threads;
+        probe.work_a_round = static_cast<double>(arithmetic.ops_per_round);
+        probe.run = [run = arithmetic.run, operands = operands_of(static_cast<ProbeIndex>(i))](
+                        uint8_t*, int64_t n_rounds) { return run(operands.data(), n_rounds); };
+    }
+}
+
+void add_memory(const ProbeKernels& kernels, int n_threads, const ProbedLevel& level,
+                std::vector<Probe>& probes) {
+    const int64_t n_bytes = level.buffer_bytes;
+    auto add = [&](CeilingKind kind, int64_t bytes_a_round, auto once) {
+        Probe& probe = probes.emplace_back();
+        probe.ceiling.kind = kind;
+        probe.ceiling.name = level.name;
+        probe.ceiling.n_threads = n_threads;
+        probe.ceiling.level_bytes = level.level_bytes;
+        probe.ceiling.buffer_bytes = n_bytes;
+        probe.work_a_round = static_cast<double>(bytes_a_round);
+        probe.run = [once](uint8_t* buffer, int64_t n_rounds) {
+            uint64_t seen = 0;
+            for (int64_t i = 0; i < n_rounds; i++) seen += once(buffer);
+            return seen;
+        };
+    };
+    // Two ways, one behind the other: the faster one counts.
+    for (auto read : {kernels.read, kernels.read_ahead}) {
+        add(CeilingKind::kRead, n_bytes, [=](uint8_t* buffer) { return read(buffer, n_bytes); });
+    }
+    const int64_t half = n_bytes / 2 - kPageBytes / 2;  // loads and stores half a page apart
+    add(CeilingKind::kCopy, 2 * half, [half, copy = kernels.copy](uint8_t* buffer) {
+        copy(buffer, buffer + half, half);
+        return uint64_t{buffer[half]};
+    });
+}
+
+// The probes of one thread, and of all.
+std::vector<Probe> probes_of(const ProbeKernels& kernels, int n_all_threads,
+                             uint64_t memory_bytes) {
+    const std::vector<DataCache> caches = data_caches();
+    std::vector<Probe> probes;
+    for (int n_threads : {1, n_all_threads}) {
+        if (n_threads == 1 && !probes.empty()) break;
+        for (const ProbedLevel& level : probed_levels(caches, n_threads, memory_bytes)) {
+            if (level.buffer_bytes > 0) add_memory(kernels, n_threads, level, probes);
+        }
+        add_arithmetic(kernels, n_threads, probes);
+    }
+    return probes;
+}
+
+// A buffer for each thread of a pool, as large as the largest that a probe wants of it.
+class Buffers {
+  public:
+    Buffers(std::span<const Probe> probes, ThreadPool& pool) {
+        for (int thread = 0; thread < pool.size(); thread++) {
+            int64_t n_bytes = 0;
+            for (const Probe& probe : probes) {
+                if (thread < probe.ceiling.n_threads)
+                    n_bytes = std::max(n_bytes, probe.ceiling.buffer_bytes);
+            }
+            buffers_.push_back(std::make_unique<ProbeBuffer>(n_bytes));
+        }
+        time_together(pool, pool.size(), [&](int thread) { of(thread).fill(); });
+    }
+
+    // Again where another program had a CPU meanwhile, some times; the fastest one counts.
+    Together time(const Probe& probe, ThreadPool& pool) const {
+        constexpr int kTries = 3;
+        constexpr double kUndisturbed = 0.97;
+        std::atomic<uint64_t> sink{0};  // keeps the work alive
+        Together best{INT64_MAX, 0};
+        for (int i = 0; i < kTries && best.share_run < kUndisturbed; i++) {
+            const Together run = time_together(pool, probe.ceiling.n_threads, [&](int thread) {
+                const uint64_t seen = probe.run(of(thread).data(), probe.n_rounds);
+                sink.fetch_add(seen, std::memory_order_relaxed);
+            });
+            if (run.elapsed_ns < best.elapsed_ns) best = run;
+        }
+        return best;
+    }
+
+  private:
+    ProbeBuffer& of(int thread) const { return *buffers_[static_cast<size_t>(thread)]; }
+
+    std::vector<std::unique_ptr<ProbeBuffer>> buffers_;
+};
+
+int64_t rounds_of_a_sample(Probe probe, const Buffers& buffers, ThreadPool& pool) {
+    for (;; probe.n_rounds *= 4) {
+        const double ms = 1e-6 * static_cast<double>(buffers.time(probe, pool).elapsed_ns);
+        if (ms < kSampleMs / 4) continue;
+        const double n_rounds = static_cast<double>(probe.n_rounds) * kSampleMs / ms;
+        return std::max<int64_t>(1, static_cast<int64_t>(n_rounds));
+    }
+}
+
+double median_of(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+// Of a loop in which each thread has nothing to do but to come: from the call to its return.
+double time_dispatch_us(ThreadPool& pool) {
+    std::vector<double> us;
+    for (int i = 0; i < 500; i++) {
+        std::atomic<int> n_there{0};
+        const Timer timer;
+        pool.parallel_for(pool.size(), 1, [&](int64_t first, int64_t last, int) {
+            for (int64_t piece = first; piece < last; piece++) meet(n_there, pool.size());
+        });
+        us.push_back(1e-3 * static_cast<double>(timer.elapsed_ns()));
+    }
+    return median_of(us);
+}
+
+// With their medians, the faster one of two ways to read alone.
+std::vector<Ceiling> fastest_of(std::vector<Probe> probes) {
+    std::vector<Ceiling> ceilings;
+    for (Probe& probe : probes) {
+        Ceiling& ceiling = probe.ceiling;
+        ceiling.rate = median_of(ceiling.rates);
+        const bool other_way = !ceilings.empty() && ceiling.kind == CeilingKind::kRead &&
+                               ceilings.back().kind == CeilingKind::kRead;
+        if (!other_way) {
+            ceilings.push_back(std::move(ceiling));
+        } else if (ceilings.back().rate < ceiling.rate) {
+            ceilings.back() = std::move(ceiling);
+        }
+    }
+    return ceilings;
+}
+
+}  // namespace
+
+std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_threads,
+                                       uint64_t memory_bytes) {
+    std::vector<ProbedLevel> levels;
+    int64_t before = 0, share = 0;
+    for (const DataCache& cache : caches) {
+        share = cache.n_bytes / std::min(n_threads, cache.n_sharers);
+        const int64_t buffer =
+            before == 0 ? share / 2 : std::max(share / 4, std::min(3 * before, before + share / 2));
+        levels.push_back({"L" + std::to_string(cache.level), share, whole_probes(buffer)});
+        before = share;
+    }
+    int64_t buffer = std::max(4 * share, kMinMemoryBytes);
+    if (memory_bytes > 0) {
+        const auto most = static_cast<int64_t>(std::min<uint64_t>(memory_bytes, uint64_t{1} << 62));
+        buffer = std::min(buffer, most / 4 / n_threads);
+    }
+    levels.push_back({"memory", 0, whole_probes(buffer)});
+    return levels;
+}
+
+Ceilings measure_ceilings(const ProbeKernels& kernels, ThreadPool& pool, uint64_t memory_bytes,
+                          const CeilingEvents& events) {
+    std::vector<Probe> probes = probes_of(kernels, pool.size(), memory_bytes);
+    const Buffers buffers(probes, pool);
+    std::vector<double> dispatch_us, shares_run;
+    for (Probe& probe : probes) {
+        if (events.progress) events.progress(0);
+        probe.n_rounds = rounds_of_a_sample(probe, buffers, pool);
+    }
+    for (int repetition = 0; repetition < kRepetitions; repetition++) {
+        const double share = static_cast<double>(repetition) / kRepetitions;
+        if (events.between) events.between(share);
+        for (Probe& probe : probes) {
+            if (events.progress) events.progress(share);
+            const double work =
+                probe.work_a_round * static_cast<double>(probe.n_rounds) * probe.ceiling.n_threads;
+            const Together run = buffers.time(probe, pool);
+            probe.ceiling.rates.push_back(work / static_cast<double>(run.elapsed_ns));
+            shares_run.push_back(run.share_run);
+        }
+        dispatch_us.push_back(time_dispatch_us(pool));
+    }
+    const double share_run = std::accumulate(shares_run.begin(), shares_run.end(), 0.0) /
+                             static_cast<double>(shares_run.size());
+    return {fastest_of(std::move(probes)), median_of(dispatch_us), share_run};
+}
+
+}  // namespace ridge::cpu

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/caches.h"
+#include "base/thread_pool.h"
+#include "cpu/probe_kernels.h"
+#include "model/ceiling.h"
+
+namespace ridge::cpu {
+
+// A level of memory as it is measured: its share of each thread, and the bytes of each thread's
+// buffer. Buffers are well inside a cache and well beyond the caches before it: half of the first;
+// of the others no more than three times what came before, no less than a quarter; of memory at
+// least four times the last cache.
+struct ProbedLevel {
+    std::string name;         // "L1", "memory"
+    int64_t level_bytes = 0;  // 0: memory
+    int64_t buffer_bytes = 0;
+};
+// `memory_bytes`: what all buffers together may take; at most a quarter is taken.
+std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_threads,
+                                       uint64_t memory_bytes);
+
+// For one thread and for all of the pool: the rates of reading and copying in each cache and in
+// memory, and of each kind of arithmetic that the probes have. Some seconds. Repetitions of all go
+// in turns, so that what else the machine does falls on each alike.
+Ceilings measure_ceilings(const ProbeKernels& probes, ThreadPool& pool, uint64_t memory_bytes,
+                          const CeilingEvents& events);
+
+}  // namespace ridge::cpu
