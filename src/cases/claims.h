@@ -17,7 +17,7 @@ namespace ridge {
 // What is claimed of every kernel of an operator.
 enum class Claim : uint8_t {
     kAgrees,   // results are the reference's, each element, and nothing else is written to
-    kThreads,  // the same bits on 1, 2 and 3 threads, and of weights that lie as files have them
+    kThreads,  // the same bits on 1, 2 and more threads, and of weights that lie as files have them
     kRows,     // a row's bits do not depend on the rows beside it
     kCuts,     // nor on how a prompt is cut into steps
     kLater,    // nor on what later positions hold, be it no number
@@ -43,7 +43,9 @@ struct Finding {
 
 // Where checks run: on the host with several numbers of threads, or on a device.
 struct CheckPlace {
-    ThreadPool one{1}, two{2}, three{3};
+    explicit CheckPlace(int n_most_threads = 3) : many(n_most_threads) {}
+
+    ThreadPool one{1}, two{2}, many;
     CaseDevice* device = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,8 +10,14 @@
 
 namespace ridge {
 
-// What an independent implementation says a model gives; made by scripts/goldens, whose oracle.py
-// describes the files.
+// What an independent implementation says a model gives: transformers in float32 on dequantised
+// weights. Made by scripts/goldens, whose oracle.py describes the files.
+
+// Relative L2 of logits where every sum is float32.
+constexpr double kGoldenError = 1e-4;
+// Where kernels round activations to int8 blocks or to 16 bits: the small models' random weights
+// magnify it. What it means on real weights is measured as a divergence (docs/verification.md).
+constexpr double kRoundedGoldenError = 0.1;
 
 // Logits after the token at `position` of ids + greedy.
 struct GoldenRow {
@@ -49,6 +56,32 @@ struct Golden {
     double error(const GoldenRow& row, std::span<const float> logits) const;
 };
 
+// Error for files that are not there or not goldens.
 Golden read_golden(const std::string& folder);
+
+// One prompt, its continuation given: the logits of every golden position within max_error, and
+// the most probable token the golden's where its margin is more than twice that.
+class GoldenCheck {
+  public:
+    // Of positions below n_positions alone. Both must live on.
+    GoldenCheck(const Golden& golden, const GoldenPrompt& prompt, double max_error,
+                int64_t n_positions = INT64_MAX);
+
+    const std::vector<Token>& tokens() const { return tokens_; }
+    void see(int64_t position, std::span<const float> logits);  // of each of tokens(), in order
+
+    double worst() const { return worst_; }
+    size_t n_seen() const { return n_seen_; }
+    std::string fault() const;  // empty: all of it holds; else the first that does not
+
+  private:
+    const Golden& golden_;
+    double max_error_;
+    std::vector<Token> tokens_;
+    std::map<int64_t, const GoldenRow*> wanted_;
+    size_t n_seen_ = 0;
+    double worst_ = 0;
+    std::string fault_;
+};
 
 }  // namespace ridge
