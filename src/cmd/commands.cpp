@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"eval", "measure how well a model predicts a text", eval_command},
     {"inspect", "show what is in a model file", inspect_command},
     {"bench", "time prompts and generation", bench_command},
+    {"trace", "show which kernel ran for each node of a step, and how long", trace_command},
     {"synth", "write a model of real shape with random weights", synth_command},
     {"devices", "list the devices that can run a model", devices_command},
     {"version", "show the version and what the machine has", version_command},

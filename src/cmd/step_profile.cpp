@@ -20,12 +20,6 @@ bool is_stage(std::string_view node) {
     return std::find(std::begin(kStages), std::end(kStages), node) != std::end(kStages);
 }
 
-std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span) {
-    const NodeSpan* at = &span;
-    while (!is_stage(at->node) && at->parent >= 0) at = &spans[static_cast<size_t>(at->parent)];
-    return is_stage(at->node) ? at->node : span.node;
-}
-
 // What is left of a call's work when that of the calls within it is counted there.
 std::vector<Work> own_work(std::span<const NodeSpan> spans) {
     std::vector<Work> own;
@@ -50,6 +44,12 @@ void add(Work& sum, const Work& part) {
 }
 
 }  // namespace
+
+std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span) {
+    const NodeSpan* at = &span;
+    while (!is_stage(at->node) && at->parent >= 0) at = &spans[static_cast<size_t>(at->parent)];
+    return is_stage(at->node) ? at->node : span.node;
+}
 
 std::string weights_text(const Work& work) {
     std::string text;

@@ -54,6 +54,9 @@ class StepProfile {
 // "2 x Q4_0 [8192, 2048]", "Q4_K [2048, 2048], Q6_K [512, 2048]"
 std::string weights_text(const Work& work);
 
+// The stage that a call is of, by its name; of a node outside of stages its own.
+std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span);
+
 double median_of(std::vector<double> samples);  // of at least one
 // Of the time of all threads, the share in which they waited: see StepProfile::idle_share.
 double idle_share_of(const StepTrace& trace);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/timer.h"
+#include "format/packing.h"
 #include "model/step.h"
 
 namespace ridge {
@@ -49,6 +50,12 @@ void StepTrace::end() {
         spans_[static_cast<size_t>(span.parent)].children_ns += span.elapsed_ns();
     }
     if (on_end) on_end(span);
+}
+
+int64_t StepTrace::bytes_of(const Tensor& weight) {
+    const auto [entry, fresh] = bytes_of_weights_.try_emplace(weight.planes[0].data, 0);
+    if (fresh) entry->second = bytes_in_memory(weight);
+    return entry->second;
 }
 
 TracedStep::TracedStep(StepTrace* trace, ThreadPool& pool, const Scratch& memory)

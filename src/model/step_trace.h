@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -25,13 +26,14 @@ struct NodeSpan {
     int64_t begin_ns = 0, end_ns = 0;  // monotonic_ns()
     int64_t children_ns = 0;           // of that, within the calls that it made
     int n_children = 0;
-    Work work;
+    Work work;  // of a default body nothing: it is that of the calls within
 
     int64_t elapsed_ns() const { return end_ns - begin_ns; }
     int64_t own_ns() const { return elapsed_ns() - children_ns; }
 };
 
-// What happened in one step, call by call, in the order in which calls began. A backend fills it
+// What happened in one step of a model, call by call, in the order in which calls began. For steps
+// of another model, another trace. A backend fills it
 // where a batch asks for it (Batch::trace), and for nothing else does its work differently.
 class StepTrace {
   public:
@@ -40,6 +42,7 @@ class StepTrace {
     void begin(std::string_view node, std::string_view checkpoint, std::string_view skipped,
                std::string_view reason, const Work& work);
     void end();
+    int64_t bytes_of(const Tensor& weight);  // as it lies in memory; counted once
 
     // Of the last step, until the next one begins.
     std::span<const NodeSpan> spans() const { return spans_; }
@@ -60,7 +63,8 @@ class StepTrace {
     friend class TracedStep;
 
     std::vector<NodeSpan> spans_;
-    std::vector<int> open_;  // indices of calls under way
+    std::vector<int> open_;                                           // indices of calls under way
+    std::unordered_map<const std::byte*, int64_t> bytes_of_weights_;  // by where they begin
     LoopRecord loops_;
     int64_t begin_ns_ = 0, end_ns_ = 0, intermediate_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -26,6 +27,11 @@ struct Step;
 void note_fallback(Step& step, const Fallback& fallback);
 // Where the step's calls are noted; null: nowhere.
 StepTrace* trace_of(const Step& step);
+
+// Whether an entry of this name calls other nodes and does nothing itself.
+constexpr bool is_default_body(std::string_view checkpoint) {
+    return checkpoint == "ops" || checkpoint == "stages" || checkpoint == "layers";
+}
 
 // A node of the tree step > layers > stages > ops: the plain body at the bottom, overrides above
 // it, the newest last. A call runs the topmost entry that supports the step, and notes which one
@@ -101,10 +107,19 @@ class Node<void(Step&, Args...)> {
         StepTrace* trace = trace_of(step);
         if (trace == nullptr) return entry.fn(step, args...);
         if (!trace->wants(name_, entry.checkpoint)) return;
-        trace->begin(name_, entry.checkpoint, skipped, reason, work_(step, args...));
+        // A default body's work is that of the calls that it makes.
+        trace->begin(name_, entry.checkpoint, skipped, reason,
+                     is_default_body(entry.checkpoint) ? Work{.layer = layer_of(args...)}
+                                                       : work_(step, args...));
         entry.fn(step, args...);
         trace->end();
     }
+
+    static int layer_of(const auto& first, const auto&...) {
+        if constexpr (std::is_same_v<decltype(first), const Layer&>) return first.index;
+        return -1;
+    }
+    static int layer_of() { return -1; }
 
     const char* name_;
     WorkOf work_;
@@ -227,9 +242,5 @@ void run_stages(Step& s, const Layer& layer, Rows x, KvLayer kv, const Attention
 // The default bodies of stages, layer and step, under the name of the nodes that they call: "ops",
 // "stages" and "layers".
 void add_default_bodies(Tables& tables);
-// Whether an entry of this name calls other nodes and does nothing itself.
-constexpr bool is_default_body(std::string_view checkpoint) {
-    return checkpoint == "ops" || checkpoint == "stages" || checkpoint == "layers";
-}
 
 }  // namespace ridge

@@ -12,8 +12,10 @@ int64_t bytes_of(const Rows& rows) {
     return rows.n_rows * rows.n_cols * dtype_bytes(rows.dtype);
 }
 
-int64_t bytes_of(const Tensor& tensor) {
-    return tensor ? bytes_in_memory(tensor) : 0;
+// Counting the bytes of a tensor takes longer than some kernels: a trace counts them once.
+int64_t bytes_of(const Step& s, const Tensor& tensor) {
+    if (!tensor) return 0;
+    return s.trace != nullptr ? s.trace->bytes_of(tensor) : bytes_in_memory(tensor);
 }
 
 int64_t position_bytes(const KvLayer& kv) {
@@ -21,13 +23,13 @@ int64_t position_bytes(const KvLayer& kv) {
            (kv_head_bytes(kv.k_dtype, kv.d_head) + kv_head_bytes(kv.v_dtype, kv.d_head));
 }
 
-void count_norm(Work& work, const Tensor& weight, int64_t n_elements) {
-    work.weight_bytes += bytes_of(weight);
+void count_norm(Work& work, const Step& s, const Tensor& weight, int64_t n_elements) {
+    work.weight_bytes += bytes_of(s, weight);
     work.flops += kRmsNormFlops * n_elements;
 }
 
-void count_linear(Work& work, const Linear& linear, int64_t n_rows) {
-    work.weight_bytes += bytes_of(linear.weight) + bytes_of(linear.bias);
+void count_linear(Work& work, const Step& s, const Linear& linear, int64_t n_rows) {
+    work.weight_bytes += bytes_of(s, linear.weight) + bytes_of(s, linear.bias);
     work.flops += 2 * n_rows * linear.weight.n_elements();
     auto* free = std::find(work.matrices.begin(), work.matrices.end(), nullptr);
     if (free != work.matrices.end()) *free = &linear.weight;
@@ -73,28 +75,28 @@ Work of_rows(const Rows& in, const Rows& out) {
 
 }  // namespace
 
-Work embed_rows_work(const Step&, const Tensor& table, const std::span<const Token>& tokens,
+Work embed_rows_work(const Step& s, const Tensor& table, const std::span<const Token>& tokens,
                      const Rows& out) {
     Work work;
     work.n_rows = static_cast<int64_t>(tokens.size());
-    work.weight_bytes = work.n_rows * (bytes_of(table) / table.n_rows());
+    work.weight_bytes = work.n_rows * (bytes_of(s, table) / table.n_rows());
     work.activation_bytes = bytes_of(out);
     work.matrices[0] = &table;
     work.out = out;
     return work;
 }
 
-Work rms_norm_work(const Step&, const Heads& x, const Tensor& weight, const float&,
+Work rms_norm_work(const Step& s, const Heads& x, const Tensor& weight, const float&,
                    const Heads& out) {
     Work work = of_rows(x.rows, out.rows);
-    count_norm(work, weight, x.rows.n_rows * x.rows.n_cols);
+    count_norm(work, s, weight, x.rows.n_rows * x.rows.n_cols);
     return work;
 }
 
-Work matmul_work(const Step&, const Rows& x, const LinearGroup& weights, const Rows& out) {
+Work matmul_work(const Step& s, const Rows& x, const LinearGroup& weights, const Rows& out) {
     Work work = of_rows(x, out);
     for (int i = 0; i < weights.n_weights; i++) {
-        count_linear(work, *weights.weights[static_cast<size_t>(i)], x.n_rows);
+        count_linear(work, s, *weights.weights[static_cast<size_t>(i)], x.n_rows);
     }
     return work;
 }
@@ -149,13 +151,13 @@ Work attn_in_work(const Step& s, const Layer& layer, const Rows& x, const Rows& 
     const Rows q = qkv.cols(0, c.d_q());
     Work work = of_rows(x, q);
     work.layer = layer.index;
-    count_norm(work, layer.attn_norm, x.n_rows * x.n_cols);
+    count_norm(work, s, layer.attn_norm, x.n_rows * x.n_cols);
     for (const Linear* linear : {&layer.q, &layer.k, &layer.v}) {
-        count_linear(work, *linear, x.n_rows);
+        count_linear(work, s, *linear, x.n_rows);
     }
     if (c.qk_norm) {
-        count_norm(work, layer.q_norm, x.n_rows * c.d_q());
-        count_norm(work, layer.k_norm, x.n_rows * c.d_kv());
+        count_norm(work, s, layer.q_norm, x.n_rows * c.d_q());
+        count_norm(work, s, layer.k_norm, x.n_rows * c.d_kv());
     }
     work.flops += kRopeFlops * x.n_rows * (c.n_heads + c.n_kv_heads) * s.rope_table.d_rope();
     count_append(work, s, kv);
@@ -171,39 +173,40 @@ Work attn_work(const Step& s, const Layer& layer, const Rows& q, const KvLayer& 
 }
 
 // out += in W^T: out is read, too.
-static Work projection_work(const Linear& linear, int layer, const Rows& in, const Rows& out) {
+static Work projection_work(const Step& s, const Linear& linear, int layer, const Rows& in,
+                            const Rows& out) {
     Work work = of_rows(in, out);
     work.layer = layer;
     work.activation_bytes += bytes_of(out);
     work.flops = out.n_rows * out.n_cols;
-    count_linear(work, linear, in.n_rows);
+    count_linear(work, s, linear, in.n_rows);
     return work;
 }
 
-Work attn_out_work(const Step&, const Layer& layer, const Rows& a, const Rows& x) {
-    return projection_work(layer.o, layer.index, a, x);
+Work attn_out_work(const Step& s, const Layer& layer, const Rows& a, const Rows& x) {
+    return projection_work(s, layer.o, layer.index, a, x);
 }
 
-Work ffn_in_work(const Step&, const Layer& layer, const Rows& x, const Rows& out) {
+Work ffn_in_work(const Step& s, const Layer& layer, const Rows& x, const Rows& out) {
     Work work = of_rows(x, out);
     work.layer = layer.index;
-    count_norm(work, layer.ffn_norm, x.n_rows * x.n_cols);
-    count_linear(work, layer.gate, x.n_rows);
-    count_linear(work, layer.up, x.n_rows);
+    count_norm(work, s, layer.ffn_norm, x.n_rows * x.n_cols);
+    count_linear(work, s, layer.gate, x.n_rows);
+    count_linear(work, s, layer.up, x.n_rows);
     work.flops += kSwigluFlops * out.n_rows * out.n_cols;
     return work;
 }
 
-Work ffn_out_work(const Step&, const Layer& layer, const Rows& f, const Rows& x) {
-    return projection_work(layer.down, layer.index, f, x);
+Work ffn_out_work(const Step& s, const Layer& layer, const Rows& f, const Rows& x) {
+    return projection_work(s, layer.down, layer.index, f, x);
 }
 
-Work head_work(const Step&, const Weights& weights, const Rows& x, const Rows& logits) {
+Work head_work(const Step& s, const Weights& weights, const Rows& x, const Rows& logits) {
     Rows read = x;  // of the rows that want logits
     read.n_rows = logits.n_rows;
     Work work = of_rows(read, logits);
-    count_norm(work, weights.output_norm, read.n_rows * read.n_cols);
-    count_linear(work, weights.head, read.n_rows);
+    count_norm(work, s, weights.output_norm, read.n_rows * read.n_cols);
+    count_linear(work, s, weights.head, read.n_rows);
     return work;
 }
 

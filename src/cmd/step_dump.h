@@ -1,0 +1,40 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/step_trace.h"
+#include "text/token.h"
+
+namespace ridge {
+
+// What every call of a step wrote, each as a NumPy file (format version 1.0, float32, [rows,
+// columns]) in a folder of its own, and index.json, which lists them in their order beside the
+// tokens that the step was given. Files of other names in the folder stay.
+class StepDump {
+  public:
+    // Makes the folder where there is none. Error where that fails.
+    StepDump(std::string folder, std::string step_name);
+    ~StepDump();
+    StepDump(const StepDump&) = delete;
+
+    // A call that has ended, while its result is in memory. Calls without a result are passed over.
+    void add(const NodeSpan& span, std::string_view stage);
+    // tokens [first_position + rows]: of the whole sequence up to the step's last row.
+    void finish(std::span<const Token> tokens, int64_t first_position);
+
+    size_t n_files() const { return n_files_; }
+
+  private:
+    std::string folder_, step_name_;
+    std::vector<nlohmann::ordered_json> entries_;
+    size_t n_files_ = 0;
+};
+
+// The whole file of a matrix of float32.
+std::string npy_of(const Rows& rows);
+
+}  // namespace ridge

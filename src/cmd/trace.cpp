@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/printable.h"
+#include "base/system.h"
+#include "base/timer.h"
+#include "cmd/answer.h"
+#include "cmd/command_line.h"
+#include "cmd/commands.h"
+#include "cmd/options.h"
+#include "cmd/output.h"
+#include "cmd/step_dump.h"
+#include "cmd/trace_report.h"
+#include "cmd/trace_timeline.h"
+#include "cmd/values.h"
+#include "engine/bench_session.h"
+#include "engine/model_source.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace ridge {
+namespace {
+
+constexpr int64_t kMaxTokens = int64_t{1} << 24;
+constexpr int64_t kMaxPromptTokens = 65536;  // of one step
+constexpr int64_t kMaxParallel = 256;
+constexpr int kTimelineSteps = 4;  // of each kind
+
+// A kind of step is sampled so often, where -r does not say: at least a few times, and no longer
+// than about this.
+constexpr int64_t kMinSamples = 3, kMaxSamples = 50;
+constexpr double kSamplingMs = 2000;
+
+struct TraceOptions {
+    OpenOptions open;
+    std::vector<std::string> checkpoints;  // empty: the last
+    int64_t n_prompt = 512, n_depth = 128, n_parallel = 1;
+    int64_t n_repetitions = 0;  // 0: as kSamplingMs allows
+    std::vector<std::string> replay;
+    std::string timeline, dump;
+    bool json = false, quiet = false;
+    FromVariables from_variables;
+};
+
+const std::vector<std::string>& node_names() {
+    static const std::vector<std::string> kNames = {
+        "attn_in", "attn", "attn_out",  "ffn_in",    "ffn_out", "head", "embed_rows", "rms_norm",
+        "matmul",  "rope", "kv_append", "attention", "swiglu",  "add",  "sample",
+    };
+    return kNames;
+}
+
+bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
+    CommandLine line("trace",
+                     "Shows which kernel ran for each node of a step, how long, and how near "
+                     "memory's limit.",
+                     "ridge trace -m model.gguf --timeline step.json");
+    line.section("Model");
+    add_model_option(line, options.open.model);
+    line.value("-t,--threads", "N",
+               "threads, 1 to 1024; default: the physical cores that this process may use",
+               [&](Where where, const std::string& text) {
+                   options.open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
+               });
+    add_cache_type_options(line, options.open);
+    line.value("--checkpoint", "NAMES",
+               "entries of the device's list of kernels to stop at, compared group by group; all: "
+               "each (default: the last)",
+               [&](Where where, const std::string& text) {
+                   options.checkpoints =
+                       parse_words(where, text, "all, or some of " + known_checkpoints());
+               });
+    add_device_options(line, options.open);
+    line.section("Steps");
+    line.value("-p,--n-prompt", "N",
+               "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
+               [&](Where where, const std::string& text) {
+                   options.n_prompt = parse_integer(where, text, 0, kMaxPromptTokens);
+               });
+    line.value("-d,--n-depth", "N",
+               "positions that the cache holds before a decode step (default: 128)",
+               [&](Where where, const std::string& text) {
+                   options.n_depth = parse_integer(where, text, 0, kMaxTokens);
+               });
+    line.value("-B,--n-parallel", "N", "sequences of a decode step (default: 1)",
+               [&](Where where, const std::string& text) {
+                   options.n_parallel = parse_integer(where, text, 1, kMaxParallel);
+               });
+    line.value("-r,--repetitions", "N",
+               "samples of each step (default: 3 to 50, as 2 seconds allow)",
+               [&](Where where, const std::string& text) {
+                   options.n_repetitions = parse_integer(where, text, 1, 1000);
+               });
+    line.value("--replay", "NODES",
+               "time these stages or ops alone too, as they follow on one another over the layers",
+               [&](Where where, const std::string& text) {
+                   for (const std::string& name : parse_words(where, text, "names of nodes")) {
+                       options.replay.push_back(parse_choice(where, name, node_names()));
+                   }
+               });
+    line.section("Output");
+    line.name("--timeline", "FILE", "write a timeline for Perfetto or chrome://tracing",
+              options.timeline);
+    line.name("--dump", "FOLDER", "write what every node computes, as .npy files", options.dump);
+    line.flag("--json", "print one JSON object", options.json);
+    add_quiet_option(line, options.quiet);
+    if (!line.parse(arguments)) return false;
+    options.from_variables = line.from_variables();
+    need_model("trace", options.open.model);
+    return true;
+}
+
+// What can be refused is refused before the model is opened.
+void check_early(TraceOptions& options) {
+    const std::vector<std::string> known = checkpoint_names(options.open.device);
+    std::vector<std::string> wanted;
+    for (const std::string& name : options.checkpoints) {
+        if (name == "all") {
+            wanted.insert(wanted.end(), known.begin(), known.end());
+        } else {
+            wanted.push_back(parse_choice("--checkpoint", name, known));
+        }
+    }
+    if (wanted.empty()) wanted.emplace_back();
+    options.checkpoints = std::move(wanted);
+    if (options.timeline == "-") {
+        throw Error(ErrorKind::kUsage, "--timeline -: expected the name of a file");
+    }
+    if (options.checkpoints.size() == 1) return;
+    for (auto [given, name] : {std::pair(!options.dump.empty(), "--dump"),
+                               std::pair(!options.timeline.empty(), "--timeline"),
+                               std::pair(!options.replay.empty(), "--replay")}) {
+        if (!given) continue;
+        throw Error(ErrorKind::kUsage, "{}: expected one --checkpoint, {} were given", name,
+                    options.checkpoints.size());
+    }
+}
+
+class Tracer {
+  public:
+    explicit Tracer(const TraceOptions& options) : options_(options), status_(!options.quiet) {}
+
+    void run() {
+        for (const std::string& checkpoint : options_.checkpoints) run_checkpoint(checkpoint);
+        status_.clear();
+        Output output;
+        if (options_.json) {
+            output.write_json(trace_json(results_));
+        } else {
+            output.write_untrusted(text());
+        }
+        output.flush();
+    }
+
+  private:
+    static void stop_if_interrupted() {
+        if (interrupted()) throw Interrupted();
+    }
+
+    void run_checkpoint(const std::string& checkpoint) {
+        OpenOptions open = options_.open;
+        open.checkpoint = checkpoint;
+        auto progress = [&](std::string_view what, double share) {
+            stop_if_interrupted();
+            status_.show(what, share);
+        };
+        const int64_t n_positions = std::max(options_.n_depth + 1, options_.n_prompt);
+        std::vector<int64_t> positions(static_cast<size_t>(options_.n_parallel),
+                                       options_.n_depth + 1);
+        positions.front() = n_positions;
+        auto session =
+            BenchSession::open(open, std::move(positions), static_cast<int>(options_.n_prompt),
+                               progress, [](double) { stop_if_interrupted(); });
+        if (session->info().device != "cpu") {
+            throw Error(ErrorKind::kUsage,
+                        "trace: {}: expected --device cpu, whose kernels alone "
+                        "can be traced",
+                        session->info().device);
+        }
+        if (!options_.quiet && results_.empty()) {
+            status_.clear();
+            for (const std::string& line : lines_of_device(session->info())) say(line);
+        }
+        trace_ = StepTrace();
+        TracedCheckpoint result;
+        result.model = session->info();
+        result.read_gbps = session->measure_read_gbps();
+        session->fill(static_cast<int>(options_.n_parallel), options_.n_depth, progress);
+        session->set_trace(&trace_);
+        TracedStepKind decode;
+        decode.n_parallel = static_cast<int>(options_.n_parallel);
+        decode.n_depth = options_.n_depth;
+        result.steps.push_back(trace_kind(*session, decode));
+        if (options_.n_prompt > 0) {
+            TracedStepKind prompt;
+            prompt.n_prompt = options_.n_prompt;
+            result.steps.push_back(trace_kind(*session, prompt));
+        }
+        if (!options_.timeline.empty()) write_timeline();
+        results_.push_back(std::move(result));
+    }
+
+    void step(BenchSession& session, const TracedStepKind& kind) {
+        if (kind.n_prompt > 0) {
+            session.prompt(0, kind.n_prompt);
+        } else {
+            session.decode(kind.n_parallel, kind.n_depth, 1);
+        }
+    }
+
+    TracedStepKind trace_kind(BenchSession& session, TracedStepKind kind) {
+        sample(session, kind, kind.profile, kTimelineSteps);
+        if (!options_.replay.empty()) {
+            trace_.only = options_.replay;
+            sample(session, kind, kind.alone, 0);
+            trace_.only.clear();
+            check_replayed(kind);
+        }
+        if (!options_.dump.empty()) dump(session, kind);
+        return kind;
+    }
+
+    void sample(BenchSession& session, const TracedStepKind& kind, StepProfile& profile,
+                int n_on_timeline) {
+        const std::string name = kind.name();
+        step(session, kind);  // warms up
+        const Timer timer;
+        const int64_t asked = options_.n_repetitions;
+        for (int64_t i = 0;; i++) {
+            const bool enough = asked > 0 ? i >= asked
+                                          : i >= kMaxSamples || (i >= kMinSamples &&
+                                                                 timer.elapsed_ms() > kSamplingMs);
+            if (enough) return;
+            const double share =
+                asked > 0 ? static_cast<double>(i) / static_cast<double>(asked)
+                          : std::max(static_cast<double>(i) / static_cast<double>(kMaxSamples),
+                                     std::min(timer.elapsed_ms() / kSamplingMs, 1.0));
+            status_.show("tracing a " + name, share);
+            step(session, kind);
+            profile.add(trace_);
+            if (!options_.timeline.empty() && i < n_on_timeline) {
+                if (!timeline_) timeline_.emplace("ridge " + session.info().name);
+                timeline_->add(name, trace_);
+            }
+        }
+    }
+
+    // A node that ran within a fused stage has no kernel of its own to be timed.
+    void check_replayed(const TracedStepKind& kind) const {
+        for (const std::string& name : options_.replay) {
+            const auto& groups = kind.alone.groups();
+            const bool ran = std::any_of(groups.begin(), groups.end(), [&](const NodeGroup& group) {
+                return group.node == name || group.stage == name;
+            });
+            if (ran) continue;
+            throw Error(ErrorKind::kUsage,
+                        "--replay {}: no kernel of this name runs in a {}; expected a stage that "
+                        "does its work, or an earlier --checkpoint",
+                        name, kind.name());
+        }
+    }
+
+    void dump(BenchSession& session, const TracedStepKind& kind) {
+        const bool is_prompt = kind.n_prompt > 0;
+        StepDump files(options_.dump + (is_prompt ? "/prompt" : "/decode"), kind.name());
+        trace_.on_end = [&](const NodeSpan& span) {
+            files.add(span, stage_of(trace_.spans(), span));
+            stop_if_interrupted();
+        };
+        step(session, kind);
+        trace_.on_end = {};
+        const int64_t first = is_prompt ? 0 : kind.n_depth;
+        std::vector<Token> tokens;
+        for (int64_t i = 0; i < first + (is_prompt ? kind.n_prompt : 1); i++) {
+            tokens.push_back(session.token_at(0, i));
+        }
+        files.finish(tokens, first);
+        status_.clear();
+        if (!options_.quiet) {
+            say(fmt::format("wrote {} files of a {} to {}", files.n_files(), kind.name(),
+                            printable(options_.dump)));
+        }
+    }
+
+    void write_timeline() {
+        FileWriter file(options_.timeline, true);
+        file.append(timeline_->text());
+        file.commit();
+        status_.clear();
+        if (!options_.quiet) say("wrote " + printable(options_.timeline));
+    }
+
+    std::string text() const {
+        std::string text;
+        for (size_t i = 0; i < results_.front().steps.size(); i++) {
+            if (i > 0) text += "\n";
+            if (results_.size() > 1) {
+                text += attribution_table(results_, i);
+                continue;
+            }
+            const TracedCheckpoint& one = results_.front();
+            text += step_table(one.steps[i], one.read_gbps);
+            if (one.steps[i].alone.n_samples() > 0) {
+                text += "\n" + replay_table(one.steps[i], one.read_gbps);
+            }
+        }
+        return text;
+    }
+
+    const TraceOptions& options_;
+    StatusLine status_;
+    StepTrace trace_;
+    std::optional<Timeline> timeline_;
+    std::vector<TracedCheckpoint> results_;
+};
+
+}  // namespace
+
+int trace_command(const std::vector<std::string>& arguments) {
+    TraceOptions options;
+    if (!parse(arguments, options)) return 0;
+    return blame_variables(options.from_variables, [&] {
+        catch_interrupts();
+        check_early(options);
+        Tracer(options).run();
+        return 0;
+    });
+}
+
+}  // namespace ridge

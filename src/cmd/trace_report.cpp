@@ -1,0 +1,299 @@
+#include "cmd/trace_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/printable.h"
+#include "cmd/build_info.h"
+#include "cmd/fallbacks.h"
+#include "cmd/machine_json.h"
+#include "cmd/model_json.h"
+#include "format/tensor.h"
+
+namespace ridge {
+namespace {
+
+std::string counted_sequences(int n) {
+    return n == 1 ? "1 sequence" : fmt::format("{} sequences", n);
+}
+
+double gbps_of(const Work& work, double ns) {
+    return ns > 0 ? static_cast<double>(work.bytes()) / ns : 0;
+}
+
+double gflops_of(const Work& work, double ns) {
+    return ns > 0 ? static_cast<double>(work.flops) / ns : 0;
+}
+
+std::string time_text(double ns) {
+    if (ns >= 1e6) return fmt::format("{:.3f} ms", ns * 1e-6);
+    return fmt::format("{:.1f} us", ns * 1e-3);
+}
+
+std::string kernel_text(const NodeGroup& group) {
+    return fmt::format("{} by {}", group.node, group.checkpoint);
+}
+
+// A table in Markdown whose columns line up: the first ones to the left, the others to the right.
+std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t n_left) {
+    std::vector<size_t> widths(rows.front().size());
+    for (const auto& row : rows) {
+        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
+    }
+    auto line_of = [&](const std::vector<std::string>& row) {
+        std::string line = "|";
+        for (size_t i = 0; i < row.size(); i++) {
+            line += i < n_left ? fmt::format(" {:<{}} |", row[i], widths[i])
+                               : fmt::format(" {:>{}} |", row[i], widths[i]);
+        }
+        return line + "\n";
+    };
+    std::string text = line_of(rows.front()) + "|";
+    for (size_t i = 0; i < widths.size(); i++) {
+        text += i < n_left ? ":" + std::string(widths[i] + 1, '-') + "|"
+                           : std::string(widths[i] + 1, '-') + ":|";
+    }
+    text += "\n";
+    for (size_t i = 1; i < rows.size(); i++) text += line_of(rows[i]);
+    return text;
+}
+
+std::vector<std::string> row_of(const NodeGroup& group, double step_ns, double read_gbps) {
+    const double ns = group.median_ns();
+    const double wall_ns = static_cast<double>(group.work.bytes()) / read_gbps;
+    return {group.stage,
+            kernel_text(group),
+            group.weights,
+            std::to_string(group.n_calls),
+            fmt::format("{:.1f}", ns * 1e-3),
+            fmt::format("{:.1f}", 100 * ns / step_ns),
+            fmt::format("{:.3f}", 1e-6 * static_cast<double>(group.work.bytes())),
+            fmt::format("{:.2f}", gbps_of(group.work, ns)),
+            fmt::format("{:.0f}", ns > 0 ? 100 * wall_ns / ns : 0),
+            fmt::format("{:.2f}", gflops_of(group.work, ns))};
+}
+
+const std::vector<std::string> kColumns = {
+    "stage", "kernel", "weights", "calls", "us", "% of step", "MB", "GB/s", "% of wall", "GFLOP/s",
+};
+
+std::string fallback_lines(const StepProfile& profile) {
+    std::string text;
+    for (const NodeGroup& group : profile.groups()) {
+        if (group.reason.empty()) continue;
+        std::string line = fmt::format("not by {}: {} {}: {}\n", group.skipped, group.stage,
+                                       kernel_text(group), group.reason);
+        if (text.find(line) == std::string::npos) text += line;
+    }
+    return text;
+}
+
+// The nodes of a layer in their order, whatever order groups came in.
+constexpr std::string_view kGroupOrder[] = {
+    "embed_rows", "attn_in", "attn", "attn_out", "ffn_in", "ffn_out", "head", "sample",
+};
+
+double ns_of_group(const StepProfile& profile, std::string_view name) {
+    double ns = 0;
+    for (const NodeGroup& group : profile.groups()) {
+        if (group.stage == name) ns += group.median_ns();
+    }
+    return ns;
+}
+
+int64_t bytes_of_group(const StepProfile& profile, std::string_view name) {
+    int64_t n = 0;
+    for (const NodeGroup& group : profile.groups()) {
+        if (group.stage == name) n += group.work.bytes();
+    }
+    return n;
+}
+
+Json bytes_json(const Work& work) {
+    Json json;
+    json["weights"] = work.weight_bytes;
+    json["kv"] = work.kv_bytes;
+    json["activations"] = work.activation_bytes;
+    return json;
+}
+
+Json group_json(const NodeGroup& group) {
+    Json json;
+    json["stage"] = group.stage;
+    json["node"] = group.node;
+    json["checkpoint"] = group.checkpoint;
+    if (!group.reason.empty()) {
+        json["skipped"] = group.skipped;
+        json["reason"] = group.reason;
+    }
+    json["weights"] = Json::array();
+    for (const Tensor* matrix : group.work.matrices) {
+        if (matrix == nullptr) continue;
+        Json weight;
+        weight["format"] = std::string(matrix->format->name);
+        weight["shape"] = {matrix->n_rows(), matrix->n_cols()};
+        json["weights"].push_back(std::move(weight));
+    }
+    json["n_calls"] = group.n_calls;
+    json["bytes"] = bytes_json(group.work);
+    json["flops"] = group.work.flops;
+    const double ns = group.median_ns();
+    json["median_ns"] = ns;
+    json["gbps"] = gbps_of(group.work, ns);
+    json["gflops"] = gflops_of(group.work, ns);
+    json["samples_ns"] = group.samples_ns;
+    return json;
+}
+
+Json profile_json(const StepProfile& profile) {
+    Json json;
+    json["median_ns"] = profile.median_ns();
+    json["samples_ns"] = profile.samples_ns();
+    json["between_ns"] = profile.between_ns();
+    json["n_dispatches"] = profile.n_dispatches();
+    json["idle_share"] = profile.idle_share();
+    json["intermediate_bytes"] = profile.intermediate_bytes();
+    json["bytes"] = bytes_json(profile.work());
+    json["flops"] = profile.work().flops;
+    json["nodes"] = Json::array();
+    for (const NodeGroup& group : profile.groups()) json["nodes"].push_back(group_json(group));
+    return json;
+}
+
+}  // namespace
+
+std::string TracedStepKind::name() const {
+    if (n_prompt > 0) return fmt::format("prompt step of {} tokens", n_prompt);
+    return fmt::format("decode step of {} at position {}", counted_sequences(n_parallel), n_depth);
+}
+
+std::string step_table(const TracedStepKind& step, double read_gbps) {
+    const StepProfile& profile = step.profile;
+    const double step_ns = profile.median_ns();
+    std::vector<std::vector<std::string>> rows = {kColumns};
+    for (const NodeGroup& group : profile.groups()) {
+        rows.push_back(row_of(group, step_ns, read_gbps));
+    }
+    rows.push_back({"between", "", "", "", fmt::format("{:.1f}", profile.between_ns() * 1e-3),
+                    fmt::format("{:.1f}", 100 * profile.between_ns() / step_ns), "", "", "", ""});
+    const Work work = profile.work();
+    const double least_ns = static_cast<double>(work.bytes()) / read_gbps;
+    std::string text =
+        fmt::format("{}: {}, {:.1f} tok/s (median of {})\n\n", step.name(), time_text(step_ns),
+                    1e9 * static_cast<double>(step.n_tokens()) / step_ns, profile.n_samples());
+    text += aligned(rows, 3);
+    text += fmt::format(
+        "\n{} dispatches; threads wait {:.1f} % of the time; intermediates {:.3f} MB; weights "
+        "{:.3f} MB, KV {:.3f} MB\n",
+        profile.n_dispatches(), 100 * profile.idle_share(),
+        1e-6 * static_cast<double>(profile.intermediate_bytes()),
+        1e-6 * static_cast<double>(work.weight_bytes), 1e-6 * static_cast<double>(work.kv_bytes));
+    text += fmt::format("the wall: all bytes at {:.2f} GB/s take {}, {:.0f} % of the step\n",
+                        read_gbps, time_text(least_ns), 100 * least_ns / step_ns);
+    return text + fallback_lines(profile);
+}
+
+std::string replay_table(const TracedStepKind& step, double read_gbps) {
+    std::vector<std::vector<std::string>> rows = {kColumns};
+    double alone_ns = 0, within_ns = 0;
+    for (const NodeGroup& group : step.alone.groups()) {
+        rows.push_back(row_of(group, step.alone.median_ns(), read_gbps));
+        alone_ns += group.median_ns();
+        for (const NodeGroup& same : step.profile.groups()) {
+            const bool is_same = same.stage == group.stage && same.node == group.node &&
+                                 same.weights == group.weights;
+            if (is_same) within_ns += same.median_ns();
+        }
+    }
+    return fmt::format("alone, in a {}: {}; within the whole step they take {} (median of {})\n\n",
+                       step.name(), time_text(alone_ns), time_text(within_ns),
+                       step.alone.n_samples()) +
+           aligned(rows, 3);
+}
+
+Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t step) {
+    Attribution result;
+    for (std::string_view name : kGroupOrder) result.groups.emplace_back(name);
+    result.groups.emplace_back("between");
+    for (const TracedCheckpoint& one : checkpoints) {
+        const StepProfile& profile = one.steps[step].profile;
+        std::vector<double>& column = result.ns.emplace_back();
+        for (std::string_view name : kGroupOrder) column.push_back(ns_of_group(profile, name));
+        column.push_back(profile.between_ns());
+    }
+    const TracedCheckpoint& last = checkpoints.back();
+    for (size_t i = 0; i < result.groups.size(); i++) {
+        const auto bytes =
+            static_cast<double>(bytes_of_group(last.steps[step].profile, result.groups[i]));
+        result.least_ns.push_back(bytes / last.read_gbps);
+        const double gap_ns = result.ns.back()[i] - result.least_ns[i];
+        if (gap_ns <= result.next_gap_ns) continue;
+        result.next_gap = result.groups[i], result.next_gap_ns = gap_ns;
+    }
+    return result;
+}
+
+std::string attribution_table(std::span<const TracedCheckpoint> checkpoints, size_t step) {
+    const Attribution a = attribution_of(checkpoints, step);
+    std::vector<std::vector<std::string>> rows(1, {"us"});
+    for (const TracedCheckpoint& one : checkpoints) rows[0].push_back(one.model.checkpoint);
+    rows[0].push_back("bytes at the wall");
+    for (size_t i = 0; i < a.groups.size(); i++) {
+        auto& row = rows.emplace_back(1, a.groups[i]);
+        for (const auto& column : a.ns) row.push_back(fmt::format("{:.1f}", column[i] * 1e-3));
+        row.push_back(fmt::format("{:.1f}", a.least_ns[i] * 1e-3));
+    }
+    auto& total = rows.emplace_back(1, "step");
+    auto& dispatches = rows.emplace_back(1, "dispatches");
+    auto& intermediates = rows.emplace_back(1, "intermediates, MB");
+    auto& idle = rows.emplace_back(1, "threads wait, %");
+    double least_ns = 0;
+    for (double ns : a.least_ns) least_ns += ns;
+    for (const TracedCheckpoint& one : checkpoints) {
+        const StepProfile& profile = one.steps[step].profile;
+        rows[rows.size() - 4].push_back(fmt::format("{:.1f}", profile.median_ns() * 1e-3));
+        rows[rows.size() - 3].push_back(std::to_string(profile.n_dispatches()));
+        rows[rows.size() - 2].push_back(
+            fmt::format("{:.3f}", 1e-6 * static_cast<double>(profile.intermediate_bytes())));
+        rows[rows.size() - 1].push_back(fmt::format("{:.1f}", 100 * profile.idle_share()));
+    }
+    total.push_back(fmt::format("{:.1f}", least_ns * 1e-3));
+    for (auto* row : {&dispatches, &intermediates, &idle}) row->emplace_back();
+    const TracedCheckpoint& last = checkpoints.back();
+    std::string text =
+        fmt::format("{}, by checkpoints\n\n", last.steps[step].name()) + aligned(rows, 1);
+    if (a.next_gap.empty() || last.steps[step].n_prompt > 0) return text;
+    return text + fmt::format("\nthe next gap: {}, {} above what its bytes take\n", a.next_gap,
+                              time_text(a.next_gap_ns));
+}
+
+nlohmann::ordered_json trace_json(std::span<const TracedCheckpoint> checkpoints) {
+    Json json;
+    json["build_commit"] = std::string(build_info().commit);
+    json["build_version"] = std::string(build_info().version);
+    json["machine"] = machine_json(checkpoints.front().model);
+    json["checkpoints"] = Json::array();
+    for (const TracedCheckpoint& one : checkpoints) {
+        Json of_checkpoint;
+        of_checkpoint["model"] = model_json(one.model);
+        of_checkpoint["read_wall_gbps"] = one.read_gbps;
+        of_checkpoint["steps"] = Json::array();
+        for (const TracedStepKind& step : one.steps) {
+            Json of_step;
+            of_step["n_prompt"] = step.n_prompt;
+            of_step["n_parallel"] = step.n_parallel;
+            of_step["n_depth"] = step.n_depth;
+            of_step["tok_s"] =
+                1e9 * static_cast<double>(step.n_tokens()) / step.profile.median_ns();
+            of_step["step"] = profile_json(step.profile);
+            if (step.alone.n_samples() > 0) of_step["alone"] = profile_json(step.alone);
+            of_checkpoint["steps"].push_back(std::move(of_step));
+        }
+        json["checkpoints"].push_back(std::move(of_checkpoint));
+    }
+    return json;
+}
+
+}  // namespace ridge
