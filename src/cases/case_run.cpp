@@ -412,7 +412,7 @@ void CaseRun::call(bool planning) {
     Step step{*tables_, tables_->ops, tables_->stages, config_, rope_table_,
               batch_,   scratch_,     *pool_,          planning};
     step.trace = planning ? nullptr : trace_;
-    TracedStep traced(step.trace, *pool_, scratch_);
+    TracedStep traced(step.trace, *pool_);
     with_node(step,
               [](const auto& node, Step& s, const auto&... operands) { node(s, operands...); });
 }

@@ -114,9 +114,11 @@ NodeGroup& StepProfile::group_of(const NodeSpan& span, std::string_view stage, c
     group.stage = stage, group.node = span.node, group.checkpoint = span.checkpoint;
     group.weights = std::move(weights);
     group.skipped = span.skipped, group.reason = span.reason;
-    group.work = own;
-    group.work.weight_bytes = group.work.kv_bytes = group.work.activation_bytes = 0;
-    group.work.flops = 0;
+    group.work.n_rows = own.n_rows;
+    for (const Tensor* matrix : own.matrices) {
+        if (matrix == nullptr) break;
+        group.matrices.push_back({matrix->format->name, matrix->n_rows(), matrix->n_cols()});
+    }
     groups_.push_back(std::move(group));
     return groups_.back();
 }
@@ -144,7 +146,6 @@ void StepProfile::add(const StepTrace& trace) {
     between_ns_.push_back(elapsed_ns - in_groups_ns);
     idle_shares_.push_back(idle_share_of(trace));
     n_dispatches_ = trace.loops().n_loops();
-    intermediate_bytes_ = trace.intermediate_bytes();
 }
 
 double StepProfile::median_ns() const {

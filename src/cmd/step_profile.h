@@ -18,7 +18,12 @@ struct NodeGroup {
     std::string weights;          // "2 x Q4_0 [8192, 2048]"; empty: none, or vectors alone
     std::string skipped, reason;  // see NodeSpan
     int64_t n_calls = 0;          // in one step
-    Work work;                    // of these together; its layer, rows and operands are the first's
+    Work work;  // of these together; its rows are the first's, and its operands left out
+    struct Matrix {
+        std::string_view format;
+        int64_t n_rows, n_cols;
+    };
+    std::vector<Matrix> matrices;    // of one call
     std::vector<double> samples_ns;  // of these together, one for each step
 
     double median_ns() const;
@@ -40,15 +45,16 @@ class StepProfile {
     // for the last pieces of a loop.
     double idle_share() const;
     int64_t n_dispatches() const { return n_dispatches_; }  // loops that threads were told of
-    int64_t intermediate_bytes() const { return intermediate_bytes_; }
-    Work work() const;  // of all groups
+    Work work() const;                                      // of all groups
+    // Rows that kernels read and write: what they hand on to each other goes through memory twice.
+    int64_t activation_bytes() const { return work().activation_bytes; }
 
   private:
     NodeGroup& group_of(const NodeSpan& span, std::string_view stage, const Work& own);
 
     std::vector<NodeGroup> groups_;
     std::vector<double> samples_ns_, between_ns_, idle_shares_;
-    int64_t n_dispatches_ = 0, intermediate_bytes_ = 0;
+    int64_t n_dispatches_ = 0;
 };
 
 // "2 x Q4_0 [8192, 2048]", "Q4_K [2048, 2048], Q6_K [512, 2048]"

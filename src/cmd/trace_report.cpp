@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/json.h"
 #include "base/printable.h"
@@ -10,7 +11,6 @@
 #include "cmd/fallbacks.h"
 #include "cmd/machine_json.h"
 #include "cmd/model_json.h"
-#include "format/tensor.h"
 
 namespace ridge {
 namespace {
@@ -129,11 +129,10 @@ Json group_json(const NodeGroup& group) {
         json["reason"] = group.reason;
     }
     json["weights"] = Json::array();
-    for (const Tensor* matrix : group.work.matrices) {
-        if (matrix == nullptr) continue;
+    for (const NodeGroup::Matrix& matrix : group.matrices) {
         Json weight;
-        weight["format"] = std::string(matrix->format->name);
-        weight["shape"] = {matrix->n_rows(), matrix->n_cols()};
+        weight["format"] = std::string(matrix.format);
+        weight["shape"] = {matrix.n_rows, matrix.n_cols};
         json["weights"].push_back(std::move(weight));
     }
     json["n_calls"] = group.n_calls;
@@ -154,7 +153,6 @@ Json profile_json(const StepProfile& profile) {
     json["between_ns"] = profile.between_ns();
     json["n_dispatches"] = profile.n_dispatches();
     json["idle_share"] = profile.idle_share();
-    json["intermediate_bytes"] = profile.intermediate_bytes();
     json["bytes"] = bytes_json(profile.work());
     json["flops"] = profile.work().flops;
     json["nodes"] = Json::array();
@@ -185,11 +183,11 @@ std::string step_table(const TracedStepKind& step, double read_gbps) {
                     1e9 * static_cast<double>(step.n_tokens()) / step_ns, profile.n_samples());
     text += aligned(rows, 3);
     text += fmt::format(
-        "\n{} dispatches; threads wait {:.1f} % of the time; intermediates {:.3f} MB; weights "
-        "{:.3f} MB, KV {:.3f} MB\n",
+        "\n{} dispatches; threads wait {:.1f} % of the time; weights {:.3f} MB, KV {:.3f} MB, "
+        "rows between kernels {:.3f} MB\n",
         profile.n_dispatches(), 100 * profile.idle_share(),
-        1e-6 * static_cast<double>(profile.intermediate_bytes()),
-        1e-6 * static_cast<double>(work.weight_bytes), 1e-6 * static_cast<double>(work.kv_bytes));
+        1e-6 * static_cast<double>(work.weight_bytes), 1e-6 * static_cast<double>(work.kv_bytes),
+        1e-6 * static_cast<double>(work.activation_bytes));
     text += fmt::format("the wall: all bytes at {:.2f} GB/s take {}, {:.0f} % of the step\n",
                         read_gbps, time_text(least_ns), 100 * least_ns / step_ns);
     return text + fallback_lines(profile);
@@ -245,22 +243,20 @@ std::string attribution_table(std::span<const TracedCheckpoint> checkpoints, siz
         for (const auto& column : a.ns) row.push_back(fmt::format("{:.1f}", column[i] * 1e-3));
         row.push_back(fmt::format("{:.1f}", a.least_ns[i] * 1e-3));
     }
-    auto& total = rows.emplace_back(1, "step");
-    auto& dispatches = rows.emplace_back(1, "dispatches");
-    auto& intermediates = rows.emplace_back(1, "intermediates, MB");
-    auto& idle = rows.emplace_back(1, "threads wait, %");
-    double least_ns = 0;
-    for (double ns : a.least_ns) least_ns += ns;
+    std::vector<std::string> total = {"step"}, dispatches = {"dispatches"},
+                             idle = {"threads wait, %"}, activations = {"rows between kernels, MB"};
     for (const TracedCheckpoint& one : checkpoints) {
         const StepProfile& profile = one.steps[step].profile;
-        rows[rows.size() - 4].push_back(fmt::format("{:.1f}", profile.median_ns() * 1e-3));
-        rows[rows.size() - 3].push_back(std::to_string(profile.n_dispatches()));
-        rows[rows.size() - 2].push_back(
-            fmt::format("{:.3f}", 1e-6 * static_cast<double>(profile.intermediate_bytes())));
-        rows[rows.size() - 1].push_back(fmt::format("{:.1f}", 100 * profile.idle_share()));
+        total.push_back(fmt::format("{:.1f}", profile.median_ns() * 1e-3));
+        dispatches.push_back(std::to_string(profile.n_dispatches()));
+        idle.push_back(fmt::format("{:.1f}", 100 * profile.idle_share()));
+        activations.push_back(
+            fmt::format("{:.3f}", 1e-6 * static_cast<double>(profile.activation_bytes())));
     }
-    total.push_back(fmt::format("{:.1f}", least_ns * 1e-3));
-    for (auto* row : {&dispatches, &intermediates, &idle}) row->emplace_back();
+    total.push_back(
+        fmt::format("{:.1f}", 1e-3 * std::accumulate(a.least_ns.begin(), a.least_ns.end(), 0.0)));
+    for (auto* row : {&dispatches, &idle, &activations}) row->emplace_back();
+    rows.insert(rows.end(), {total, dispatches, idle, activations});
     const TracedCheckpoint& last = checkpoints.back();
     std::string text =
         fmt::format("{}, by checkpoints\n\n", last.steps[step].name()) + aligned(rows, 1);

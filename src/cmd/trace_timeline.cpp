@@ -101,7 +101,6 @@ void Timeline::add(std::string_view step_name, const StepTrace& trace) {
     Json totals;
     totals["dispatches"] = loops.n_loops();
     totals["idle share"] = idle_share_of(trace);
-    totals["intermediate bytes"] = trace.intermediate_bytes();
     add_event(step_name, "step", kNodeTrack, trace.begin_ns(),
               trace.begin_ns() + trace.elapsed_ns(), std::move(totals));
     for (const NodeSpan& span : trace.spans()) {

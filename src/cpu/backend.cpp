@@ -170,7 +170,7 @@ class CpuBackend : public Backend {
         step.fallbacks = planned;
         scratch_.begin_step();
         step.trace = planning ? nullptr : batch.trace;
-        TracedStep traced(step.trace, pool_, scratch_);
+        TracedStep traced(step.trace, pool_);
         tables.step(step, model.weights, kv, result.logits);
         if (planning || !batch.sample_rows.empty()) {
             result.sampled.resize(batch.sample_rows.size());

@@ -32,7 +32,6 @@ void Scratch::begin_step() {
     std::fill(used_, used_ + kRegions, 0);
     guards_.clear();
     overrun_ = false;
-    taken_bytes_ = 0;
     region_ = 0;
     last_stage_ = 2;
 }
@@ -41,7 +40,6 @@ Rows Scratch::take(int64_t n_rows, int64_t n_cols, DType dtype) {
     size_t bytes = static_cast<size_t>(n_rows * n_cols * dtype_bytes(dtype));
     Rows rows{buffer_, base_[region_] + used_[region_], dtype, n_rows, n_cols, n_cols};
     const size_t end = used_[region_] + bytes;
-    taken_bytes_ += static_cast<int64_t>(bytes);
     used_[region_] += (bytes + guard_bytes_ + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
     if (buffer_ == nullptr) {
         peak_[region_] = std::max(peak_[region_], used_[region_]);

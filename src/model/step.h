@@ -21,7 +21,6 @@ class Scratch {
     static constexpr size_t kAlignBytes = 256;
 
     size_t planned_bytes() const;  // after a dry run: of all regions together
-    int64_t taken_bytes() const { return taken_bytes_; }  // since the step began, of all rooms
     void place(
         const Buffer& buffer);  // of at least planned_bytes(): the regions get their addresses
     void begin_step();
@@ -51,7 +50,6 @@ class Scratch {
     size_t used_[kRegions] = {}, peak_[kRegions] = {}, base_[kRegions] = {};
     int region_ = 0;      // 0 outside stages
     int last_stage_ = 2;  // the region of the stage that ran last: 1 or 2
-    int64_t taken_bytes_ = 0;
     size_t guard_bytes_ = 0;
     std::vector<Guard> guards_;  // of rooms in use
     bool overrun_ = false;

@@ -58,8 +58,7 @@ int64_t StepTrace::bytes_of(const Tensor& weight) {
     return entry->second;
 }
 
-TracedStep::TracedStep(StepTrace* trace, ThreadPool& pool, const Scratch& memory)
-    : trace_(trace), pool_(pool), memory_(memory) {
+TracedStep::TracedStep(StepTrace* trace, ThreadPool& pool) : trace_(trace), pool_(pool) {
     if (trace_ == nullptr) return;
     trace_->spans_.clear();
     trace_->open_.clear();
@@ -71,7 +70,6 @@ TracedStep::TracedStep(StepTrace* trace, ThreadPool& pool, const Scratch& memory
 TracedStep::~TracedStep() {
     if (trace_ == nullptr) return;
     trace_->end_ns_ = monotonic_ns();
-    trace_->intermediate_bytes_ = memory_.taken_bytes();
     pool_.record(nullptr);
 }
 

@@ -13,8 +13,6 @@
 
 namespace ridge {
 
-class Scratch;
-
 // One call of a node in a step: which entry ran, how long, and what it had to do. Texts and tensors
 // are the tables' and the model's.
 struct NodeSpan {
@@ -50,8 +48,6 @@ class StepTrace {
     int64_t elapsed_ns() const { return end_ns_ - begin_ns_; }
     // When threads worked: every loop is a dispatch to all of them.
     const LoopRecord& loops() const { return loops_; }
-    // Of the rooms that nodes took for what they hand on: each is written and read at least once.
-    int64_t intermediate_bytes() const { return intermediate_bytes_; }
 
     // Called as a call has ended, while its result is there.
     std::function<void(const NodeSpan&)> on_end;
@@ -66,21 +62,19 @@ class StepTrace {
     std::vector<int> open_;                                           // indices of calls under way
     std::unordered_map<const std::byte*, int64_t> bytes_of_weights_;  // by where they begin
     LoopRecord loops_;
-    int64_t begin_ns_ = 0, end_ns_ = 0, intermediate_bytes_ = 0;
+    int64_t begin_ns_ = 0, end_ns_ = 0;
 };
 
-// For a backend: the life of a step that runs on the pool, with its intermediates in `memory`. Does
-// nothing where `trace` is null.
+// For a backend: the life of a step that runs on the pool. Does nothing where `trace` is null.
 class TracedStep {
   public:
-    TracedStep(StepTrace* trace, ThreadPool& pool, const Scratch& memory);
+    TracedStep(StepTrace* trace, ThreadPool& pool);
     ~TracedStep();
     TracedStep(const TracedStep&) = delete;
 
   private:
     StepTrace* trace_;
     ThreadPool& pool_;
-    const Scratch& memory_;
 };
 
 }  // namespace ridge

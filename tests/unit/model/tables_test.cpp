@@ -67,7 +67,7 @@ TEST(Node, a_trace_notes_what_ran_instead_and_what_it_had_to_do) {
     std::vector<int64_t> ended;
     trace.on_end = [&](const NodeSpan& span) { ended.push_back(span.work.n_rows); };
     {
-        TracedStep traced(&trace, step.pool, step.memory);
+        TracedStep traced(&trace, step.pool);
         step.trace = &trace;
         for (int number : {4, 5}) three_entries()(step, number);
     }
@@ -94,7 +94,7 @@ TEST(Node, a_trace_knows_within_which_call_another_was_made) {
     static const Node<Nothing>* inner;
     inner = &op;
     Node<Numbered> stage("stage", [](const Step&, int& layer) { return Work{.layer = layer}; });
-    stage.set("ops", [](Step& s, int&) {
+    stage.set("plain", [](Step& s, int&) {
         (*inner)(s);
         (*inner)(s);
     });
@@ -102,7 +102,7 @@ TEST(Node, a_trace_knows_within_which_call_another_was_made) {
     Step step = host.step();
     StepTrace trace;
     {
-        TracedStep traced(&trace, step.pool, step.memory);
+        TracedStep traced(&trace, step.pool);
         step.trace = &trace;
         int layer = 7;
         stage(step, layer);
