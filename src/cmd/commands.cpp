@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
     {"inspect", "show what is in a model file", inspect_command},
     {"bench", "time prompts and generation", bench_command},
     {"trace", "show which kernel ran for each node of a step, and how long", trace_command},
+    {"roofline", "measure the machine's ceilings, and how near a model's kernels come",
+     roofline_command},
     {"synth", "write a model of real shape with random weights", synth_command},
     {"devices", "list the devices that can run a model", devices_command},
     {"version", "show the version and what the machine has", version_command},

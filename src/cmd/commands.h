@@ -14,6 +14,7 @@ int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
 int bench_command(const std::vector<std::string>& arguments);
 int trace_command(const std::vector<std::string>& arguments);
+int roofline_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);

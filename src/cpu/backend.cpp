@@ -94,6 +94,10 @@ class CpuBackend : public Backend {
     Ceilings measure_ceilings(const CeilingEvents& events) override {
         return cpu::measure_ceilings(kernels_.probes, pool_, free_memory_bytes(), events);
     }
+    std::string_view arithmetic_of(std::string_view node, std::string_view checkpoint,
+                                   const Format* format, RowClass row_class) const override {
+        return cpu::arithmetic_of(kernels_, node, checkpoint, format, row_class);
+    }
 
   private:
     // `what` is what errors call it, with what would make it smaller.

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kRepetitions = 9;
 constexpr double kSampleMs = 15;  // of a repetition, about
-constexpr int64_t kMinMemoryBytes = int64_t{64} << 20;
+// A buffer for memory: at 4 times the last cache a part of it is still found there.
+constexpr int64_t kMinMemoryBytes = int64_t{64} << 20, kManyMemoryBytes = int64_t{512} << 20;
 constexpr int64_t kPageBytes = 4096;
 
 int64_t whole_probes(int64_t n_bytes) {
@@ -280,7 +281,7 @@ std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_
         levels.push_back({"L" + std::to_string(cache.level), share, whole_probes(buffer)});
         before = share;
     }
-    int64_t buffer = std::max(4 * share, kMinMemoryBytes);
+    int64_t buffer = std::max({kMinMemoryBytes, std::min(16 * share, kManyMemoryBytes), 4 * share});
     if (memory_bytes > 0) {
         const auto most = static_cast<int64_t>(std::min<uint64_t>(memory_bytes, uint64_t{1} << 62));
         buffer = std::min(buffer, most / 4 / n_threads);
@@ -314,6 +315,35 @@ Ceilings measure_ceilings(const ProbeKernels& kernels, ThreadPool& pool, uint64_
     const double share_run = std::accumulate(shares_run.begin(), shares_run.end(), 0.0) /
                              static_cast<double>(shares_run.size());
     return {fastest_of(std::move(probes)), median_of(dispatch_us), share_run};
+}
+
+std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,
+                               std::string_view checkpoint, const Format* format,
+                               RowClass row_class) {
+    const auto& known = kernels.probes.arithmetic;
+    auto best_of = [&](ProbeIndex dot, ProbeIndex matrix, bool on_matrix_unit) {
+        const bool matrix_unit = on_matrix_unit && known[matrix].run != nullptr;
+        return std::string_view(kArithmeticNames[matrix_unit ? matrix : dot]);
+    };
+    if (checkpoint == "ref" || checkpoint == "plain") return kArithmeticNames[kF32Fma];
+    const bool is_prompt = row_class == RowClass::kPrompt;
+    if (node == "attention") {
+        const bool is_bf16 = is_prompt && kernels.attention.prompt_bf16.attend != nullptr;
+        if (!is_bf16) return kArithmeticNames[kF32Fma];
+        return best_of(kBf16Dot, kBf16Matrix, kernels.tiles.begin != nullptr);
+    }
+    if (format == nullptr || node == "embed_rows") return kArithmeticNames[kF32Fma];
+    const auto row = static_cast<size_t>(format->id);
+    const bool by_panels = is_prompt && checkpoint != "matvec";
+    switch (by_panels ? kernels.gemm[row].operands : kernels.group_operands[row]) {
+        case Operands::kF32:
+            return kArithmeticNames[kF32Fma];
+        case Operands::kInt8:
+            return best_of(kInt8Dot, kInt8Matrix, by_panels);
+        case Operands::kBF16:
+            return best_of(kBf16Dot, kBf16Matrix, by_panels);
+    }
+    return {};
 }
 
 }  // namespace ridge::cpu

@@ -3,19 +3,21 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/caches.h"
 #include "base/thread_pool.h"
-#include "cpu/probe_kernels.h"
+#include "cpu/kernels.h"
+#include "model/batch.h"
 #include "model/ceiling.h"
 
 namespace ridge::cpu {
 
 // A level of memory as it is measured: its share of each thread, and the bytes of each thread's
 // buffer. Buffers are well inside a cache and well beyond the caches before it: half of the first;
-// of the others no more than three times what came before, no less than a quarter; of memory at
-// least four times the last cache.
+// of the others no more than three times what came before, no less than a quarter; of memory 16
+// times the last cache, or 4 times where that is more than 512 MiB, and no less than 64 MiB.
 struct ProbedLevel {
     std::string name;         // "L1", "memory"
     int64_t level_bytes = 0;  // 0: memory
@@ -30,5 +32,10 @@ std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_
 // in turns, so that what else the machine does falls on each alike.
 Ceilings measure_ceilings(const ProbeKernels& probes, ThreadPool& pool, uint64_t memory_bytes,
                           const CeilingEvents& events);
+
+// See Backend::arithmetic_of.
+std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,
+                               std::string_view checkpoint, const Format* format,
+                               RowClass row_class);
 
 }  // namespace ridge::cpu

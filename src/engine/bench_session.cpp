@@ -171,6 +171,11 @@ Ceilings BenchSession::measure_ceilings(const CeilingEvents& events) {
     return engine_->impl_->backend->measure_ceilings(events);
 }
 
+std::string_view BenchSession::arithmetic_of(std::string_view node, std::string_view checkpoint,
+                                             const Format* format, RowClass row_class) const {
+    return engine_->impl_->backend->arithmetic_of(node, checkpoint, format, row_class);
+}
+
 double BenchSession::measure_read_gbps() {
     return engine_->impl_->backend->measure_read_gbps(engine_->impl_->model);
 }

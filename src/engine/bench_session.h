@@ -57,7 +57,7 @@ class BenchSession {
     Ceilings measure_ceilings(const CeilingEvents& events);
     // See Backend::arithmetic_of.
     std::string_view arithmetic_of(std::string_view node, std::string_view checkpoint,
-                                   const Work& work, RowClass row_class) const;
+                                   const Format* format, RowClass row_class) const;
 
   private:
     BenchSession(std::unique_ptr<Engine> engine, std::vector<int64_t> n_positions,

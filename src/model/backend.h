@@ -125,6 +125,14 @@ class Backend {
     // What the device itself can do, measured: rates of each level of memory and of each kind of
     // arithmetic that kernels use. Takes some seconds. Empty where the backend does not measure it.
     virtual Ceilings measure_ceilings(const CeilingEvents& /*events*/) { return {}; }
+    // The ceiling of arithmetic, by its name, that the products of a node's kernel stand before.
+    // `format`: of its first matrix, null where it has none; `row_class`: of its rows, in the head
+    // always decode.
+    virtual std::string_view arithmetic_of(std::string_view /*node*/,
+                                           std::string_view /*checkpoint*/,
+                                           const Format* /*format*/, RowClass /*row_class*/) const {
+        return "f32";
+    }
 
     virtual DeviceFacts facts() const { return {}; }
 };

@@ -27,8 +27,8 @@ TEST(ProbedLevels, lie_inside_their_cache_and_beyond_the_one_before) {
     EXPECT_EQ(one[2].level_bytes, 32 * kMiB);
     EXPECT_EQ(one[3].name, "memory");
     EXPECT_EQ(one[3].level_bytes, 0);
-    // 48 K / 2; 1 M / 4, since three times 48 K is less; 32 M / 4; four times 32 M.
-    EXPECT_EQ(buffers_of(one), (std::vector<int64_t>{24 * kKiB, 256 * kKiB, 8 * kMiB, 128 * kMiB}));
+    // 48 K / 2; 1 M / 4, since three times 48 K is less; 32 M / 4; 16 times 32 M.
+    EXPECT_EQ(buffers_of(one), (std::vector<int64_t>{24 * kKiB, 256 * kKiB, 8 * kMiB, 512 * kMiB}));
     // Of eight threads each has 4 M of the third: three times the second, 3 M, is beyond it; the
     // least for memory is 64 M.
     EXPECT_EQ(buffers_of(probed_levels(caches, 8, 0)),

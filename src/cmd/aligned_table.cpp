@@ -1,0 +1,36 @@
+#include "cmd/aligned_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ridge {
+
+std::string aligned_table(const std::vector<std::vector<std::string>>& rows, size_t n_left) {
+    CHECK(!rows.empty());
+    std::vector<size_t> widths(rows.front().size(), 3);  // of a rule's cell, at the least
+    for (const auto& row : rows) {
+        CHECK(row.size() == widths.size());
+        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
+    }
+    auto line_of = [&](const std::vector<std::string>& row) {
+        std::string line = "|";
+        for (size_t i = 0; i < row.size(); i++) {
+            line += i < n_left ? fmt::format(" {:<{}} |", row[i], widths[i])
+                               : fmt::format(" {:>{}} |", row[i], widths[i]);
+        }
+        return line + "\n";
+    };
+    std::string text = line_of(rows.front()) + "|";
+    for (size_t i = 0; i < widths.size(); i++) {
+        text += i < n_left ? ":" + std::string(widths[i] + 1, '-') + "|"
+                           : std::string(widths[i] + 1, '-') + ":|";
+    }
+    text += "\n";
+    for (size_t i = 1; i < rows.size(); i++) text += line_of(rows[i]);
+    return text;
+}
+
+}  // namespace ridge
