@@ -1,8 +1,6 @@
 #include "engine/devices.h"
 
 #include <charconv>
-#include <optional>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -66,22 +64,6 @@ std::unique_ptr<Backend> open_cpu(const OpenOptions& options) {
     return make_cpu_backend({threads_of(options), options.cpu_isa, options.memory_bytes});
 }
 
-// The number behind "cuda:"; 0 for "cuda" alone; none for anything else.
-std::optional<int> cuda_index(std::string_view device) {
-    constexpr std::string_view kName = "cuda";
-    if (!device.starts_with(kName)) return std::nullopt;
-    device.remove_prefix(kName.size());
-    if (device.empty()) return 0;
-    if (device.size() < 2 || device[0] != ':') return std::nullopt;
-    int index = 0;
-    const auto [end, error] =
-        std::from_chars(device.data() + 1, device.data() + device.size(), index);
-    if (error != std::errc() || end != device.data() + device.size() || index < 0) {
-        return std::nullopt;
-    }
-    return index;
-}
-
 // The first GPU that can run Ridge, else the CPU.
 OpenedDevice choose_device(const OpenOptions& options) {
     Missing missing;
@@ -103,6 +85,21 @@ OpenedDevice choose_device(const OpenOptions& options) {
 }
 
 }  // namespace
+
+std::optional<int> cuda_index(std::string_view device) {
+    constexpr std::string_view kName = "cuda";
+    if (!device.starts_with(kName)) return std::nullopt;
+    device.remove_prefix(kName.size());
+    if (device.empty()) return 0;
+    if (device.size() < 2 || device[0] != ':') return std::nullopt;
+    int index = 0;
+    const auto [end, error] =
+        std::from_chars(device.data() + 1, device.data() + device.size(), index);
+    if (error != std::errc() || end != device.data() + device.size() || index < 0) {
+        return std::nullopt;
+    }
+    return index;
+}
 
 std::vector<DeviceInfo> find_devices() {
     std::vector<DeviceInfo> devices{cpu_info()};

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -17,5 +19,8 @@ struct OpenedDevice {
     std::string reason;
 };
 OpenedDevice open_device(const OpenOptions& options);
+
+// The number behind "cuda:"; 0 for "cuda" alone; none for anything else.
+std::optional<int> cuda_index(std::string_view device);
 
 }  // namespace ridge

@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <optional>
 
 #include "cases/case_run.h"
+#include "cases/claims.h"
+#include "cuda/case_subjects.h"
 #include "cuda/checkpoints.h"
 #include "cuda/tiles.h"
 #include "device/device_cases.h"
-#include "device/rounded_attention.h"
-#include "support/op_entries.h"
 #include "support/seed.h"
 #include "support/thin.h"
 
@@ -23,74 +22,30 @@ constexpr Op kOps[] = {Op::kEmbedRows, Op::kRmsNorm, Op::kMatmul, Op::kRope,  Op
 
 class Operators : public testing::TestWithParam<Op> {};
 
-struct NamedTables {
-    std::string name;
-    Tables tables;
-};
-
-// The checkpoints that change what runs for `op`.
-std::vector<NamedTables> checkpoints_of(Op op, const Caps& caps) {
-    std::vector<NamedTables> found;
-    size_t n_before = 0;
-    const Layout* layout_before = nullptr;
-    for (const Checkpoint& checkpoint : cuda_checkpoints()) {
-        Tables tables = resolve_tables(cuda_checkpoints(), checkpoint.name, caps);
-        const bool reads_weights = op == Op::kMatmul || op == Op::kEmbedRows;
-        if (n_entries(tables, op) > n_before ||
-            (reads_weights && tables.matmul_layout != layout_before)) {
-            found.push_back({std::string(checkpoint.name), tables});
-        }
-        n_before = n_entries(tables, op), layout_before = tables.matmul_layout;
-    }
-    return found;
-}
-
-// Of sums that round to f32 where the reference's are f64; of products whose operands round to f16.
-constexpr float kSums = 2e-4f, kRounded = 1e-3f;
-// Of attention, the reference's operands being rounded too where it matters; and of scores so large
-// that their last bits do.
-constexpr float kRoundedAttention = 3e-3f, kLargeScores = 1e-2f;
-
-// Of elements that are judged together: each must be a number where the reference's is.
-constexpr float kFinite = 1e30f;
-
-bool is_bit_exact(Op op) {
-    return op == Op::kEmbedRows || op == Op::kKvAppend || op == Op::kAdd || op == Op::kSample;
-}
+// Operands are rounded to f16, each by 2^-11 at most; elements are judged together, and each must
+// be a number where the reference's is.
+constexpr float kRounded = 1e-3f, kFinite = 1e30f;
 
 TEST_P(Operators, agree_with_the_reference) {
-    DeviceCases device;
-    auto& [cuda, pool, ref_tables] = device;
+    const CudaCases cuda = make_cuda_cases({.threads = 2});
+    CheckPlace place;
+    place.device = cuda.device.get();
+    const std::vector<Subject> subjects = cuda_subjects(GetParam(), cuda.caps);
     std::map<std::string, Difference> worst;
     uint64_t seed = test_seed();
-    std::vector<Case> cases = all_cases();
-    std::erase_if(cases, [&](const Case& c) { return c.op != GetParam(); });
-    for (Case c : thinned(std::move(cases), static_cast<uint64_t>(GetParam()))) {
-        CaseRun run(c, ++seed);
-        Outputs want = run.run(ref_tables, pool);
-        ASSERT_EQ(want.fault, "") << c.name;
-        for (const NamedTables& checkpoint : checkpoints_of(GetParam(), cuda.caps)) {
-            if (c.op == Op::kAttention) {
-                want = run.run(attention_reference(checkpoint.tables), pool);
+    std::vector<Check> checks = checks_of(GetParam());
+    std::erase_if(checks, [](const Check& check) { return check.claims[0] != Claim::kAgrees; });
+    for (const Check& check : thinned(std::move(checks), static_cast<uint64_t>(GetParam()))) {
+        CheckRun run(check, ++seed, place);
+        for (const Subject& subject : subjects) {
+            SCOPED_TRACE(fmt::format("{}, checkpoint {}, RIDGE_SEED={}", check.c.name,
+                                     subject.name(), test_seed()));
+            for (const Finding& finding : run.run(subject)) {
+                EXPECT_EQ(finding.fault, "");
+                Difference& w = worst[subject.name()];
+                w.worst = std::max(w.worst, finding.difference.worst);
+                w.relative_l2 = std::max(w.relative_l2, finding.difference.relative_l2);
             }
-            SCOPED_TRACE(fmt::format("{}, checkpoint {}, RIDGE_SEED={}", c.name, checkpoint.name,
-                                     test_seed()));
-            const Outputs got = run.run(checkpoint.tables, pool, cuda.device.get());
-            Case judged = c;
-            if (!is_bit_exact(c.op)) judged.tolerance = std::max(c.tolerance, kSums);
-            const bool rounds =
-                checkpoint.name != "plain" && (c.op == Op::kMatmul || c.op == Op::kAttention);
-            if (rounds) judged.tolerance = kFinite;
-            const Difference difference = compare(judged, want, got);
-            EXPECT_EQ(difference.fault, "");
-            if (rounds) {
-                EXPECT_LT(difference.relative_l2, c.op == Op::kMatmul ? kRounded
-                                                  : c.scale == 1      ? kRoundedAttention
-                                                                      : kLargeScores);
-            }
-            Difference& w = worst[checkpoint.name];
-            w.worst = std::max(w.worst, difference.worst);
-            w.relative_l2 = std::max(w.relative_l2, difference.relative_l2);
         }
     }
     for (const auto& [name, w] : worst) {

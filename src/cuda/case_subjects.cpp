@@ -1,16 +1,26 @@
-#include "device/rounded_attention.h"
+#include "cuda/case_subjects.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/half.h"
+#include "cuda/checkpoints.h"
+#include "cuda/context.h"
 #include "model/step.h"
 #include "ref/host_kv.h"
 #include "ref/ref.h"
 
 namespace ridge {
 namespace {
+
+// Of sums that round to f32 where the reference's are f64; of products whose operands round to f16.
+constexpr float kSums = 2e-4f, kRounded = 1e-3f;
+// Of attention, the reference's operands being rounded too where it matters; and of scores so large
+// that their last bits do.
+constexpr float kRoundedAttention = 3e-3f, kLargeScores = 1e-2f;
+// Of elements that are judged together: each must be a number where the reference's is.
+constexpr float kFinite = 1e30f;
 
 // Kernels that multiply in f16; the others' operands keep 16 bits of the mantissa.
 bool multiplies_f16(const KvLayer& kv) {
@@ -75,16 +85,65 @@ void attention_of_rounded(Step& s, Heads q, KvLayer kv, Heads out) {
     ref::attention(of_prompts, q, keys.kv, out);
 }
 
+bool has_prompt_attention(const Tables& tables) {
+    const auto entries = tables.ops.attention.entries();
+    return std::any_of(entries.begin(), entries.end(),
+                       [](const auto& entry) { return entry.checkpoint == "prefill_attention"; });
+}
+
+Standard standard_of_sums(const Subject&, const Case& c) {
+    return {.element = std::max(c.tolerance, kSums)};
+}
+
+Standard standard_of_matmul(const Subject&, const Case&) {
+    return {kFinite, kRounded, "f16"};
+}
+
+// Operands that are no single f16 keep 16 bits of the mantissa, and the reference's are exact.
+Standard standard_of_attention(const Subject& subject, const Case& c) {
+    KvLayer kv;
+    kv.k_dtype = c.k_dtype, kv.v_dtype = c.v_dtype, kv.exact = c.exact, kv.d_head = c.d_head;
+    const bool f16 = has_prompt_attention(subject.tables) && multiplies_f16(kv);
+    return {kFinite, c.scale == 1 ? kRoundedAttention : kLargeScores, f16 ? "f16" : "two f16"};
+}
+
 }  // namespace
 
-Tables attention_reference(const Tables& tables) {
-    Tables reference;
-    ref::add_ref_ops(reference, "ref");
-    for (const auto& entry : tables.ops.attention.entries()) {
-        if (entry.checkpoint != "prefill_attention") continue;
-        reference.ops.attention.set("rounded", attention_of_rounded);
+Caps caps_without_device() {
+    static const cuda::Context context = [] {
+        cuda::Context c;
+        c.n_sms = 132, c.capability = 90;
+        c.shared_bytes_an_sm = 228 << 10, c.shared_bytes_a_block = 227 << 10;
+        return c;
+    }();
+    return {.kernels = &context};
+}
+
+std::vector<Subject> cuda_subjects(Op op, const Caps& caps) {
+    const NamedCaps machine[] = {{"", caps}};
+    std::vector<Subject> subjects = subjects_of(cuda_checkpoints(), op, machine);
+    for (Subject& subject : subjects) {
+        const bool is_plain = subject.checkpoint == "plain";
+        switch (op) {
+            case Op::kEmbedRows:
+            case Op::kKvAppend:
+            case Op::kAdd:
+            case Op::kSample:  // bit for bit, or as the case says
+                break;
+            case Op::kMatmul:
+                subject.standard = is_plain ? standard_of_sums : standard_of_matmul;
+                break;
+            case Op::kAttention:
+                subject.standard = is_plain ? standard_of_sums : standard_of_attention;
+                if (has_prompt_attention(subject.tables)) {
+                    subject.reference.ops.attention.set("rounded", attention_of_rounded);
+                }
+                break;
+            default:
+                subject.standard = standard_of_sums;
+        }
     }
-    return reference;
+    return subjects;
 }
 
 }  // namespace ridge
