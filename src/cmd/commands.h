@@ -13,8 +13,10 @@ int template_command(const std::vector<std::string>& arguments);
 int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
 int bench_command(const std::vector<std::string>& arguments);
+int progression_command(const std::vector<std::string>& arguments);  // ridge bench progression
 int trace_command(const std::vector<std::string>& arguments);
 int roofline_command(const std::vector<std::string>& arguments);
+int verify_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);
 int version_command(const std::vector<std::string>& arguments);
