@@ -170,6 +170,13 @@ uint64_t resident_memory_bytes() {
     return proc_value("/proc/self/status", "VmRSS:") * 1024;
 }
 
+std::string program_path() {
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+    return n > 0 && static_cast<size_t>(n) < sizeof path ? std::string(path, static_cast<size_t>(n))
+                                                         : "ridge";
+}
+
 int n_allowed_cpus() {
     return limit_by_cgroup(static_cast<int>(affinity().size()));
 }

@@ -14,6 +14,7 @@ uint64_t available_memory_bytes();  // what can be had without swapping, within 
                                     // 0: unknown
 uint64_t peak_memory_bytes();       // highest resident memory of this process so far
 uint64_t resident_memory_bytes();
+std::string program_path();  // of this very program; "ridge" where the system does not tell
 std::string cpu_name();
 std::string nvidia_driver_version();  // "580.159.04"; empty where there is none, or it is unknown
 std::string os_name();                // "Linux 6.1.0-18-amd64 x86_64"

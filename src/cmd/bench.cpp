@@ -104,8 +104,11 @@ void declare_tests(CommandLine& line, BenchOptions& options) {
 }
 
 bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
-    CommandLine line("bench", "Times prompts and generation, and tells how near memory's limit is.",
-                     "ridge bench -m model.gguf -p 512 -n 128 -d 0,2048 -B 1,8 -o json");
+    CommandLine line(
+        "bench",
+        "Times prompts and generation, and tells how near memory's limit is.\n"
+        "ridge bench progression --help: what each entry of the list of kernels gains.",
+        "ridge bench -m model.gguf -p 512 -n 128 -d 0,2048 -B 1,8 -o json");
     line.section("Models");
     line.value("-m,--model", "MODEL",
                "a GGUF file, a folder with safetensors, or synth:NAME:FORMAT; repeatable",
@@ -412,6 +415,9 @@ void bench(BenchOptions& options) {
 }  // namespace
 
 int bench_command(const std::vector<std::string>& arguments) {
+    if (!arguments.empty() && arguments.front() == "progression") {
+        return progression_command({arguments.begin() + 1, arguments.end()});
+    }
     BenchOptions options;
     if (!parse(arguments, options)) return 0;
     return blame_variables(options.from_variables, [&] {

@@ -1,0 +1,171 @@
+#include "cmd/progression_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/json.h"
+#include "cmd/aligned_table.h"
+#include "cmd/step_profile.h"
+
+namespace ridge {
+namespace {
+
+double total_ns(const StepFacts& facts, const std::set<std::string>& stages) {
+    double ns = 0;
+    for (const StepFacts::Group& group : facts.groups) {
+        if (stages.contains(group.stage)) ns += group.ns;
+    }
+    return ns;
+}
+
+std::string rate_text(double rate) {
+    return rate < 10 ? fmt::format("{:.2f}", rate) : fmt::format("{:.1f}", rate);
+}
+
+double cumulative_gain(const std::vector<ProgressionEntry>& entries, size_t i, size_t test) {
+    return gain_of(entries.front().tests[test], entries[i].tests[test]).median;
+}
+
+Json facts_json(const StepFacts& facts) {
+    Json json;
+    json["n_dispatches"] = facts.n_dispatches;
+    json["idle_share"] = facts.idle_share;
+    json["activation_bytes"] = facts.activation_bytes;
+    json["stages"] = Json::array();
+    for (const StepFacts::Group& group : facts.groups) {
+        Json one;
+        one["stage"] = group.stage;
+        one["checkpoint"] = group.checkpoint;
+        one["ns"] = group.ns;
+        json["stages"].push_back(std::move(one));
+    }
+    return json;
+}
+
+}  // namespace
+
+Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
+    const size_t n = std::min(before.samples_ts.size(), after.samples_ts.size());
+    if (n == 0) return {};
+    std::vector<double> ratios;
+    for (size_t i = 0; i < n; i++) ratios.push_back(after.samples_ts[i] / before.samples_ts[i]);
+    Gain gain;
+    gain.median = median_of(ratios);
+    for (double& ratio : ratios) ratio = std::abs(ratio - gain.median);
+    gain.spread = median_of(ratios);
+    return gain;
+}
+
+std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
+                                    const std::string& checkpoint) {
+    if (!before.facts || !after.facts) return {};
+    std::set<std::string> stages;
+    for (const StepFacts::Group& group : after.facts->groups) {
+        if (group.checkpoint == checkpoint) stages.insert(group.stage);
+    }
+    const double now_ns = total_ns(*after.facts, stages);
+    if (now_ns <= 0) return {};
+    return total_ns(*before.facts, stages) / now_ns;
+}
+
+std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry) {
+    if (!entry.fault.empty()) return "drop: " + entry.fault;
+    bool ran = false, traced = false;
+    std::string loss;
+    for (size_t i = 0; i < entry.tests.size(); i++) {
+        const auto as_operator = operator_gain(before.tests[i], entry.tests[i], entry.checkpoint);
+        const Gain whole = gain_of(before.tests[i], entry.tests[i]);
+        traced = traced || entry.tests[i].facts.has_value();
+        ran = ran || as_operator.has_value();
+        const bool faster_operator = !entry.tests[i].facts || (as_operator && *as_operator > 1);
+        if (faster_operator && whole.is_clear()) return "keep";
+        if (whole.is_loss()) loss = entry.tests[i].name;
+    }
+    if (traced && !ran) return "drop: none of its kernels ran";
+    if (!loss.empty()) return "drop: slower in " + loss;
+    return "drop: no gain beyond the spread";
+}
+
+namespace {
+
+std::vector<std::string> row_of(const std::vector<ProgressionEntry>& entries, size_t i, size_t t) {
+    const ProgressionTest& test = entries[i].tests[t];
+    std::vector<std::string> row = {entries[i].checkpoint, rate_text(median_of(test.samples_ts))};
+    if (i == 0) {
+        row.insert(row.end(), {"", "", ""});
+    } else {
+        const ProgressionTest& before = entries[i - 1].tests[t];
+        const Gain gain = gain_of(before, test);
+        const auto as_operator = operator_gain(before, test, entries[i].checkpoint);
+        row.push_back(fmt::format("{:.2f} ± {:.2f}", gain.median, gain.spread));
+        row.push_back(fmt::format("{:.2f}", cumulative_gain(entries, i, t)));
+        row.push_back(as_operator ? fmt::format("{:.2f}", *as_operator) : std::string("-"));
+    }
+    if (!test.facts) return row;
+    row.push_back(std::to_string(test.facts->n_dispatches));
+    row.push_back(fmt::format("{:.2f}", 1e-6 * static_cast<double>(test.facts->activation_bytes)));
+    row.push_back(fmt::format("{:.0f}", 100 * test.facts->idle_share));
+    return row;
+}
+
+}  // namespace
+
+std::string progression_table(const std::vector<ProgressionEntry>& entries) {
+    std::string text;
+    const std::vector<ProgressionTest>& tests = entries.front().tests;
+    for (size_t t = 0; t < tests.size(); t++) {
+        std::vector<std::string> head = {"checkpoint", "tok/s", "gained", "so far", "its kernels"};
+        if (tests[t].facts) head.insert(head.end(), {"dispatches", "rows, MB", "wait, %"});
+        std::vector<std::vector<std::string>> rows = {head};
+        for (size_t i = 0; i < entries.size(); i++) rows.push_back(row_of(entries, i, t));
+        text += fmt::format("{}\n\n{}\n", tests[t].name, aligned_table(rows, 1));
+    }
+    std::vector<std::vector<std::string>> rows = {{"checkpoint", "kernels", "verdict"}};
+    for (size_t i = 1; i < entries.size(); i++) {
+        const bool correct = entries[i].fault.empty();
+        rows.push_back({entries[i].checkpoint,
+                        !entries[i].verified ? "not verified" : (correct ? "correct" : "wrong"),
+                        verdict_of(entries[i - 1], entries[i])});
+    }
+    return text + aligned_table(rows, 3);
+}
+
+nlohmann::ordered_json progression_json(const std::vector<ProgressionEntry>& entries,
+                                        const nlohmann::ordered_json& about) {
+    Json json = about;
+    json["checkpoints"] = Json::array();
+    for (size_t i = 0; i < entries.size(); i++) {
+        const ProgressionEntry& entry = entries[i];
+        Json one;
+        one["checkpoint"] = entry.checkpoint;
+        one["verified"] = entry.verified;
+        one["fault"] = entry.fault;
+        one["verdict"] = i == 0 ? Json() : Json(verdict_of(entries[i - 1], entry));
+        one["tests"] = Json::array();
+        for (size_t t = 0; t < entry.tests.size(); t++) {
+            const ProgressionTest& test = entry.tests[t];
+            Json of_test;
+            of_test["test"] = test.name;
+            of_test["median_ts"] = median_of(test.samples_ts);
+            of_test["samples_ts"] = test.samples_ts;
+            if (i > 0) {
+                const Gain gain = gain_of(entries[i - 1].tests[t], test);
+                of_test["gain"] = gain.median;
+                of_test["gain_spread"] = gain.spread;
+                const auto as_operator =
+                    operator_gain(entries[i - 1].tests[t], test, entry.checkpoint);
+                of_test["operator_gain"] = as_operator ? Json(*as_operator) : Json();
+            }
+            of_test["cumulative_gain"] = cumulative_gain(entries, i, t);
+            of_test["step"] = test.facts ? facts_json(*test.facts) : Json();
+            one["tests"].push_back(std::move(of_test));
+        }
+        json["checkpoints"].push_back(std::move(one));
+    }
+    return json;
+}
+
+}  // namespace ridge

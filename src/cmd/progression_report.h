@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ridge {
+
+// What `bench progression` has measured: the checkpoints of one model in turns, each beside the one
+// before it.
+
+// A decode or a prompt at one checkpoint, as a trace of its step sees it.
+struct StepFacts {
+    int64_t n_dispatches = 0;
+    double idle_share = 0;
+    int64_t activation_bytes = 0;  // rows that kernels hand on to each other
+    struct Group {
+        std::string stage, checkpoint;
+        double ns = 0;
+    };
+    std::vector<Group> groups;
+};
+
+// Rates of one test: one a round.
+struct ProgressionTest {
+    std::string name;                // "pp128", "tg32"
+    std::vector<double> samples_ts;  // [round]
+    std::optional<StepFacts> facts;  // none where a device cannot be traced
+};
+
+struct ProgressionEntry {
+    std::string checkpoint;
+    std::vector<ProgressionTest> tests;  // the same ones in every entry
+    std::string fault;                   // of its kernels against the reference; empty: none
+    bool verified = false;               // whether they were held against it at all
+};
+
+// How much faster than the entry before it, in the rounds of both: on a shared machine rates of one
+// round belong together.
+struct Gain {
+    double median = 1;
+    double spread = 0;  // median of the rounds' distances from it
+    bool is_clear() const { return median - 1 > spread; }
+    bool is_loss() const { return 1 - median > spread; }
+};
+Gain gain_of(const ProgressionTest& before, const ProgressionTest& after);
+
+// Of the stages that have kernels of `checkpoint`, how much faster they are than in the entry
+// before: the time of the whole stage in both. None where nothing of it ran, or a trace is missing.
+std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
+                                    const std::string& checkpoint);
+
+// "keep", or "drop: " and why: correct, faster as an operator, and in the whole model by more than
+// the spread, for one of the tests.
+std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry);
+
+// About the model and the machine: the fields that every benchmark's JSON has.
+std::string progression_table(const std::vector<ProgressionEntry>& entries);
+nlohmann::ordered_json progression_json(const std::vector<ProgressionEntry>& entries,
+                                        const nlohmann::ordered_json& about);
+
+}  // namespace ridge

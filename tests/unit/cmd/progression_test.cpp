@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cmd/progression_report.h"
+
+namespace ridge {
+namespace {
+
+ProgressionTest test_of(std::vector<double> samples_ts, std::vector<StepFacts::Group> groups) {
+    ProgressionTest test;
+    test.name = "tg16";
+    test.samples_ts = std::move(samples_ts);
+    StepFacts facts;
+    facts.groups = std::move(groups);
+    test.facts = facts;
+    return test;
+}
+
+ProgressionEntry entry_of(std::string checkpoint, ProgressionTest test) {
+    ProgressionEntry entry;
+    entry.checkpoint = std::move(checkpoint);
+    entry.tests.push_back(std::move(test));
+    entry.verified = true;
+    return entry;
+}
+
+const ProgressionTest kBefore = test_of({100, 50, 100}, {{"ffn_in", "plain", 10}});
+
+// A round in which the machine was slow does not count for or against.
+TEST(Gain, compares_rates_of_one_round) {
+    const Gain gain = gain_of(kBefore, test_of({200, 100, 220}, {}));
+    EXPECT_DOUBLE_EQ(gain.median, 2);
+    EXPECT_DOUBLE_EQ(gain.spread, 0);
+    EXPECT_TRUE(gain.is_clear());
+    const Gain noisy = gain_of(kBefore, test_of({80, 55, 140}, {}));
+    EXPECT_DOUBLE_EQ(noisy.median, 1.1);
+    EXPECT_NEAR(noisy.spread, 0.3, 1e-12);
+    EXPECT_FALSE(noisy.is_clear());
+    EXPECT_FALSE(noisy.is_loss());
+    EXPECT_TRUE(gain_of(kBefore, test_of({90, 45, 90}, {})).is_loss());
+}
+
+TEST(Verdict, keeps_what_is_faster_as_an_operator_and_in_the_whole) {
+    const ProgressionEntry before = entry_of("plain", kBefore);
+    auto verdict = [&](std::vector<double> samples_ts, std::vector<StepFacts::Group> groups) {
+        return verdict_of(before, entry_of("fused", test_of(std::move(samples_ts), groups)));
+    };
+    const std::vector<StepFacts::Group> faster = {{"ffn_in", "fused", 5}},
+                                        slower = {{"ffn_in", "fused", 12}};
+    EXPECT_EQ(verdict({120, 60, 120}, faster), "keep");
+    EXPECT_EQ(verdict({120, 60, 120}, slower), "drop: no gain beyond the spread")
+        << "the whole gained by something else";
+    EXPECT_EQ(verdict({101, 49, 102}, faster), "drop: no gain beyond the spread");
+    EXPECT_EQ(verdict({90, 45, 90}, faster), "drop: slower in tg16");
+    EXPECT_EQ(verdict({120, 60, 120}, {{"ffn_in", "plain", 5}}), "drop: none of its kernels ran");
+
+    ProgressionEntry wrong = entry_of("fused", test_of({120, 60, 120}, faster));
+    wrong.fault = "matmul: 1 rows: row 0, column 3";
+    EXPECT_EQ(verdict_of(before, wrong), "drop: matmul: 1 rows: row 0, column 3");
+}
+
+// The time of a whole stage, whatever else it calls.
+TEST(OperatorGain, is_that_of_the_stages_which_have_its_kernels) {
+    const ProgressionTest before =
+        test_of({1}, {{"ffn_in", "matvec", 10}, {"ffn_in", "plain", 4}, {"attn", "plain", 50}});
+    const ProgressionTest after = test_of({1}, {{"ffn_in", "fused", 7}, {"attn", "plain", 70}});
+    EXPECT_DOUBLE_EQ(operator_gain(before, after, "fused").value(), 2);
+    EXPECT_FALSE(operator_gain(before, after, "gemm").has_value());
+    ProgressionTest untraced = after;
+    untraced.facts.reset();
+    EXPECT_FALSE(operator_gain(before, untraced, "fused").has_value());
+}
+
+TEST(Progression, gains_add_up_from_the_first_checkpoint_on) {
+    const std::vector<ProgressionEntry> entries = {
+        entry_of("plain", kBefore),
+        entry_of("matvec", test_of({200, 100, 200}, {{"ffn_in", "matvec", 5}})),
+        entry_of("fused", test_of({300, 150, 300}, {{"ffn_in", "fused", 4}}))};
+    const Json json = progression_json(entries, Json::object());
+    EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["gain"], 1.5);
+    EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["cumulative_gain"], 3);
+    EXPECT_EQ(json["checkpoints"][2]["verdict"], "keep");
+    EXPECT_TRUE(json["checkpoints"][0]["verdict"].is_null());
+    const std::string table = progression_table(entries);
+    EXPECT_NE(table.find("1.50 ± 0.00"), std::string::npos) << table;
+    EXPECT_NE(table.find("| fused      | correct | keep"), std::string::npos) << table;
+}
+
+}  // namespace
+}  // namespace ridge
