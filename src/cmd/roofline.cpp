@@ -14,7 +14,9 @@
 #include "cmd/commands.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
+#include "cmd/plot.h"
 #include "cmd/roofline_kernels.h"
+#include "cmd/roofline_plot.h"
 #include "cmd/roofline_report.h"
 #include "cmd/step_profile.h"
 #include "cmd/values.h"
@@ -76,8 +78,16 @@ bool parse(const std::vector<std::string>& arguments, RooflineOptions& options) 
                    options.n_parallel = parse_integer(where, text, 1, kMaxParallel);
                });
     line.section("Output");
+    line.value("--plot", "FILE", "draw it, by gnuplot, to a file that ends in .svg or .png",
+               [&](Where where, const std::string& text) {
+                   check_plot(where, text);
+                   options.plot = text;
+               });
     line.flag("--json", "print one JSON object", options.json);
     add_quiet_option(line, options.quiet);
+    for (const char* name : {"--checkpoint", "--n-prompt", "--n-depth", "--n-parallel"}) {
+        line.needs(name, "--model");
+    }
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
     return true;
@@ -250,6 +260,10 @@ int roofline_command(const std::vector<std::string>& arguments) {
             output.write_untrusted(roofline_text(result));
         }
         output.flush();
+        if (!options.plot.empty()) {
+            draw_plot(roofline_plot(result), options.plot);
+            if (!options.quiet) say("wrote " + printable(options.plot));
+        }
         return 0;
     });
 }

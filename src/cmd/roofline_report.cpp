@@ -217,13 +217,14 @@ std::string rate_text(const Ceiling& ceiling) {
     return fmt::format("{:.4g} {}", ceiling.rate, unit_of(ceiling));
 }
 
-std::string machine_text(const ModelInfo& model) {
+std::string machine_text(const RooflineResult& result) {
+    const ModelInfo& model = result.model;
     return fmt::format("{}, {}, {}", model.gpu.empty() ? cpu_name() : model.gpu,
-                       counted(model.n_threads, "thread"), model.isa);
+                       counted(model.n_threads, "thread"), result.ceilings.isa);
 }
 
 std::string roofline_text(const RooflineResult& result) {
-    std::string text = machine_text(result.model) + "\n\n" + ceilings_table(result.ceilings);
+    std::string text = machine_text(result) + "\n\n" + ceilings_table(result.ceilings);
     for (const RooflineStep& step : result.steps) text += "\n" + step_text(result, step);
     return text;
 }
@@ -236,7 +237,7 @@ nlohmann::ordered_json roofline_json(const RooflineResult& result) {
     json["test_time"] = time_of(result.time_s);
     json["machine"] = machine_json(result.model);
     json["device"] = result.model.device;
-    json["isa"] = result.model.isa;
+    json["isa"] = result.ceilings.isa;
     json["n_threads"] = result.model.n_threads;
     json["dispatch_us"] = result.ceilings.dispatch_us;
     json["share_run"] = result.ceilings.share_run;

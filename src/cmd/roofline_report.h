@@ -46,7 +46,7 @@ struct RooflineResult {
 // "528.4 GB/s"; operations of int8 are GOP/s.
 std::string rate_text(const Ceiling& ceiling);
 // "AMD EPYC, 2 threads, avx512"
-std::string machine_text(const ModelInfo& model);
+std::string machine_text(const RooflineResult& result);
 
 std::string roofline_text(const RooflineResult& result);
 nlohmann::ordered_json roofline_json(const RooflineResult& result);

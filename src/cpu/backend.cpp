@@ -92,7 +92,10 @@ class CpuBackend : public Backend {
 
     double measure_read_gbps(const Model& model) override;
     Ceilings measure_ceilings(const CeilingEvents& events) override {
-        return cpu::measure_ceilings(kernels_.probes, pool_, free_memory_bytes(), events);
+        Ceilings ceilings =
+            cpu::measure_ceilings(kernels_.probes, pool_, free_memory_bytes(), events);
+        ceilings.isa = isa_name(isa_);
+        return ceilings;
     }
     std::string_view arithmetic_of(std::string_view node, std::string_view checkpoint,
                                    const Format* format, RowClass row_class) const override {

@@ -314,7 +314,7 @@ Ceilings measure_ceilings(const ProbeKernels& kernels, ThreadPool& pool, uint64_
     }
     const double share_run = std::accumulate(shares_run.begin(), shares_run.end(), 0.0) /
                              static_cast<double>(shares_run.size());
-    return {fastest_of(std::move(probes)), median_of(dispatch_us), share_run};
+    return {{}, fastest_of(std::move(probes)), median_of(dispatch_us), share_run};
 }
 
 std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,

@@ -27,6 +27,7 @@ struct Ceiling {
 };
 
 struct Ceilings {
+    std::string isa;            // of the loops: "avx512"; empty where there is none to tell
     std::vector<Ceiling> list;  // empty: the backend measures none
     double dispatch_us = 0;     // that a kernel takes which does nothing; 0: not measured
     // Of the time, that threads had their CPUs: less than 1 where other programs ran.
