@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -55,6 +57,14 @@ void read_rows(const Json& json, MeasuredRun& run) {
     }
 }
 
+// The lists of an Evidence by their names.
+template <class Of>
+auto lists_of(Of& one) {
+    return std::array{std::pair("nodes", &one.nodes), std::pair("checkpoints", &one.checkpoints),
+                      std::pair("isas", &one.isas), std::pair("formats", &one.formats),
+                      std::pair("claims", &one.claims)};
+}
+
 Evidence read_evidence(const Json& json) {
     Evidence one;
     json.at("continuous").get_to(one.continuous);
@@ -64,9 +74,7 @@ Evidence read_evidence(const Json& json) {
                               std::pair("commit", &one.commit)}) {
         if (!one.continuous) json.at(name).get_to(*text);
     }
-    for (auto [name, list] :
-         {std::pair("nodes", &one.nodes), std::pair("checkpoints", &one.checkpoints),
-          std::pair("isas", &one.isas), std::pair("claims", &one.claims)}) {
+    for (auto [name, list] : lists_of(one)) {
         if (json.contains(name)) json.at(name).get_to(*list);
     }
     return one;
@@ -77,9 +85,7 @@ Json evidence_json(const Evidence& one) {
     if (!one.continuous) {
         json["machine"] = one.machine, json["date"] = one.date, json["commit"] = one.commit;
     }
-    for (auto [name, list] :
-         {std::pair("nodes", &one.nodes), std::pair("checkpoints", &one.checkpoints),
-          std::pair("isas", &one.isas), std::pair("claims", &one.claims)}) {
+    for (auto [name, list] : lists_of(one)) {
         if (!list->empty()) json[name] = *list;
     }
     return json;

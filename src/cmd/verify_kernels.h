@@ -14,9 +14,9 @@ namespace ridge {
 
 // What is verified of all that could be. Empty lists: everything.
 struct VerifyFilter {
-    std::vector<std::string> ops, checkpoints, formats;
-    std::string case_part;  // that a case's name must hold
-    int64_t thin = 1;       // every thin-th case, from one on that the seed chooses
+    std::vector<std::string> ops{}, checkpoints{}, formats{};
+    std::string case_part{};  // that a case's name must hold
+    int64_t thin = 1;         // every thin-th case, from one on that the seed chooses
 
     bool wants_op(std::string_view name) const;
     bool wants_checkpoint(std::string_view name) const;

@@ -136,7 +136,7 @@ std::string node_table(const std::string& backend, const KnownNode& node, Notes&
             }
         }
     }
-    std::string text = fmt::format("| {} at | {} | cases | worst | relative L2 | rounded |",
+    std::string text = fmt::format("| {} at | {} | results | worst | relative L2 | rounded |",
                                    node.name, node.name == kStepNode ? "model" : "format");
     for (const std::string& claim : claims) text += fmt::format(" {} |", claim);
     text += "\n|---|---|--:|--:|--:|--:|";
@@ -221,7 +221,7 @@ bool Evidence::is_of(const VerifyKey& key) const {
         return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
     };
     return backend == key.backend && has(nodes, key.node) && has(checkpoints, key.checkpoint) &&
-           has(isas, key.isa) && has(claims, key.claim);
+           has(isas, key.isa) && has(formats, key.format) && has(claims, key.claim);
 }
 
 void merge_run(Verification& verification, MeasuredRun run) {

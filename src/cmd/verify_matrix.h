@@ -37,11 +37,11 @@ KnownKernels known_kernels(const CaseSession& session);
 // Something that is known of many rows at once: of all whose every part is listed; an empty list
 // has all.
 struct Evidence {
-    bool continuous = false;            // CI does it on every change; else it was measured once
-    std::string by;                     // what did it: "kernels-tests"
-    std::string machine, date, commit;  // measured
-    std::string backend;
-    std::vector<std::string> nodes, checkpoints, isas, claims;
+    bool continuous = false;  // CI does it on every change; else it was measured once
+    std::string by;           // what did it: "kernels-tests"
+    std::string machine{}, date{}, commit{};  // where it was measured
+    std::string backend{};
+    std::vector<std::string> nodes{}, checkpoints{}, isas{}, formats{}, claims{};
 
     bool is_of(const VerifyKey& key) const;
 };

@@ -24,10 +24,11 @@ struct ModelWork {
     std::string model{};   // as -m has it
     std::string format{};  // of synth models
     std::string golden{};  // folder of the golden; empty: held against the reference
-    bool is_slow = false;  // few positions at checkpoints that compute without kernels
     uint64_t seed = 0;
+    bool is_large = false;  // a real one: few positions, fewer where nothing but loops computes
 };
 
+// Every format once, the architectures in turns, from one on that the seed chooses; and goldens.
 // `goldens`: the folder that holds them; none where it is not there. Of these, models that are not
 // there are left out.
 std::vector<ModelWork> model_work(const VerifyFilter& filter, const std::string& goldens,

@@ -36,6 +36,12 @@ std::vector<Line> lines_of(const VerifyReport& report, bool full) {
                          {row.key.format},
                          row.figures});
     }
+    // What is found of a kernel stands together, kernels in the order in which they were run.
+    std::map<std::string, size_t> order;
+    for (const Line& line : lines) order.try_emplace(line.kernel, order.size());
+    std::stable_sort(lines.begin(), lines.end(), [&](const Line& a, const Line& b) {
+        return order.at(a.kernel) < order.at(b.kernel);
+    });
     return lines;
 }
 

@@ -87,12 +87,34 @@ std::string op_table(const CaseSession& session, Op op) {
     return text;
 }
 
+// A node of stages or above: its bodies, the topmost first.
+template <class Node>
+std::string node_row(const Node& node) {
+    std::string text;
+    const auto entries = node.entries();
+    for (size_t i = entries.size(); i-- > 0;) {
+        if (!text.empty()) text += ", ";
+        text += entries[i].checkpoint;
+        if (entries[i].unfit != nullptr) text += " (where it supports the model and the batch)";
+    }
+    return fmt::format("| {} | {} |\n", node.name(), text);
+}
+
+std::string stages_table(const CaseSession& session) {
+    const Tables tables = session.subjects(Op::kMatmul).back().tables;
+    const Tables all = resolve_tables(session.checkpoints(), "", {.kernels = tables.kernels});
+    const Stages& s = all.stages;
+    return "| node | its bodies, the topmost first |\n|---|---|\n" + node_row(all.step) +
+           node_row(all.layer) + node_row(s.attn_in) + node_row(s.attn) + node_row(s.attn_out) +
+           node_row(s.ffn_in) + node_row(s.ffn_out) + node_row(s.head);
+}
+
 }  // namespace
 
 std::string support_text(const CaseSession& session) {
     std::string text;
     for (int i = 0; i < kNumOps; i++) text += "\n" + op_table(session, static_cast<Op>(i));
-    return text + "\n";
+    return text + "\n" + stages_table(session) + "\n";
 }
 
 }  // namespace ridge
