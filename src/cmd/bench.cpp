@@ -8,11 +8,13 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/printable.h"
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "base/timer.h"
 #include "cmd/answer.h"
+#include "cmd/bench_compare.h"
 #include "cmd/bench_report.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
@@ -41,6 +43,8 @@ struct BenchOptions {
     int64_t n_repetitions = 5;
     bool no_warmup = false, quiet = false;
     BenchFormat format = BenchFormat::kMarkdown;
+    std::string compare_path;
+    std::optional<OlderResults> older;
     FromVariables from_variables;
 };
 
@@ -142,6 +146,9 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     line.value(
         "-o,--output-format,--output", "FORMAT", "md (default), csv, json or jsonl",
         [&](Where where, const std::string& text) { options.format = parse_format(where, text); });
+    line.name("--compare", "FILE",
+              "put the rates of an earlier run beside the new ones: what -o json or jsonl wrote",
+              options.compare_path);
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
@@ -203,6 +210,11 @@ std::vector<Opening> openings_of(const BenchOptions& options) {
 
 // What can be refused is refused before minutes go into the first test.
 void check_early(BenchOptions& options) {
+    constexpr uint64_t kMaxResultBytes = uint64_t{64} << 20;
+    if (!options.compare_path.empty()) {
+        options.older = OlderResults::parse(read_file(options.compare_path, kMaxResultBytes),
+                                            options.compare_path);
+    }
     std::vector<std::string> known = checkpoint_names(options.open.device), wanted;
     for (const std::string& name : options.checkpoints) {
         if (name == "all") {
@@ -251,7 +263,7 @@ class Bench {
         : options_(options),
           status_(!options.quiet),
           tests_(tests_of(options)),
-          report_(output_, options.format, columns_of(options.models, tests_, options.n_ubatch)),
+          report_(output_, options.format, columns()),
           openings_(openings_of(options)) {}
 
     void run() {
@@ -269,6 +281,12 @@ class Bench {
     }
 
   private:
+    BenchColumns columns() const {
+        BenchColumns columns = columns_of(options_.models, tests_, options_.n_ubatch);
+        columns.compared = options_.older.has_value();
+        return columns;
+    }
+
     static void stop_if_interrupted() {
         if (interrupted()) throw Interrupted();
     }
@@ -308,6 +326,7 @@ class Bench {
             BenchResult result = time_test(*session, test);
             result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
             result.n_ubatch = session->info().n_step_rows;
+            if (options_.older) result.compared_ts = options_.older->rate_of(result);
             status_.clear();
             report_.add(result);
             n_done_++;

@@ -24,14 +24,6 @@ std::vector<double> tokens_per_second(const BenchResult& result) {
     return rates;
 }
 
-std::string base_name(const std::string& path) {
-    size_t end = path.find_last_not_of('/');
-    if (end == std::string::npos) return path;
-    size_t slash = path.rfind('/', end);
-    size_t begin = slash == std::string::npos ? 0 : slash + 1;
-    return path.substr(begin, end + 1 - begin);
-}
-
 // A cell of a Markdown table.
 std::string cell(std::string_view text) {
     std::string escaped;
@@ -131,6 +123,11 @@ Json fields_of(const BenchResult& result) {
     json["read_walls_gbps"] = result.read_walls_gbps;
     json["samples_ns"] = result.samples_ns;
     json["samples_ts"] = rates;
+    if (result.compared_ts) {
+        const bool found = *result.compared_ts > 0;
+        json["compared_ts"] = found ? Json(*result.compared_ts) : Json();
+        json["compared_ratio"] = found ? Json(ts.median / *result.compared_ts) : Json();
+    }
     return json;
 }
 
@@ -157,16 +154,19 @@ std::string csv_line(const Json& fields) {
     return line + "\n";
 }
 
-// Model, size, threads, checkpoint, KV, tokens of a prompt's step, test, three of numbers.
-using TableCells = std::array<std::string, 10>;
-constexpr size_t kUbatchColumn = 5;
+// Model, size, threads, checkpoint, KV, tokens of a prompt's step, test, three of numbers, and
+// those of an earlier run.
+using TableCells = std::array<std::string, 11>;
+constexpr size_t kUbatchColumn = 5, kComparedColumn = 10;
 
 // A line of the table: `pad(text, column)` gives a cell its width.
 template <class Pad>
 std::string table_line(const TableCells& cells, const BenchColumns& columns, const Pad& pad) {
     std::string line = "|";
     for (size_t c = 0; c < cells.size(); c++) {
-        if (c != kUbatchColumn || columns.n_ubatch) line += pad(cells[c], c) + "|";
+        if (c == kUbatchColumn && !columns.n_ubatch) continue;
+        if (c == kComparedColumn && !columns.compared) continue;
+        line += pad(cells[c], c) + "|";
     }
     return line + "\n";
 }
@@ -176,8 +176,8 @@ constexpr bool is_number(size_t column) {
 }
 
 std::string table_row(const TableCells& cells, const BenchColumns& columns) {
-    const std::array<int, 10> widths = {std::max(32, columns.model_width), 8, 7,  17, 10, 6,
-                                        std::max(18, columns.test_width),  8, 16, 17};
+    const std::array<int, 11> widths = {std::max(32, columns.model_width), 8, 7,  17, 10, 6,
+                                        std::max(18, columns.test_width),  8, 16, 17, 16};
     return table_line(cells, columns, [&](const std::string& text, size_t c) {
         return is_number(c) ? fmt::format(" {:>{}} ", text, widths[c])
                             : fmt::format(" {:<{}} ", text, widths[c]);
@@ -191,6 +191,14 @@ std::string table_rule(const BenchColumns& columns) {
 }
 
 }  // namespace
+
+std::string last_part(const std::string& path) {
+    size_t end = path.find_last_not_of('/');
+    if (end == std::string::npos) return path;
+    size_t slash = path.rfind('/', end);
+    size_t begin = slash == std::string::npos ? 0 : slash + 1;
+    return path.substr(begin, end + 1 - begin);
+}
 
 std::string test_name(const BenchTest& test) {
     std::string name;
@@ -208,13 +216,13 @@ BenchColumns columns_of(std::span<const std::string> models, std::span<const Ben
                                    [&](int64_t n) { return n != n_ubatch.front(); });
     for (const std::string& a : models) {
         for (const std::string& b : models)
-            columns.full_paths = columns.full_paths || (a != b && base_name(a) == base_name(b));
+            columns.full_paths = columns.full_paths || (a != b && last_part(a) == last_part(b));
     }
     auto widen = [](int& width, const std::string& text) {
         width = std::max(width, static_cast<int>(text.size()));
     };
     for (const std::string& model : models)
-        widen(columns.model_width, cell(columns.full_paths ? model : base_name(model)));
+        widen(columns.model_width, cell(columns.full_paths ? model : last_part(model)));
     for (const BenchTest& test : tests) widen(columns.test_width, test_name(test));
     return columns;
 }
@@ -256,7 +264,7 @@ double share_of_link(const BenchResult& result) {
 void BenchReport::add_row(const BenchResult& result) {
     if (!begun_) {
         output_.write(table_row({"model", "size", "threads", "checkpoint", "KV", "ubatch", "test",
-                                 "tok/s", "mean ± stddev", "of the read wall"},
+                                 "tok/s", "mean ± stddev", "of the read wall", "before"},
                                 columns_));
         output_.write(table_rule(columns_));
     }
@@ -288,12 +296,15 @@ void BenchReport::add_row(const BenchResult& result) {
          std::to_string(model.n_threads), cell(model.checkpoint),
          result.type_k == result.type_v ? result.type_k : result.type_k + ", " + result.type_v,
          std::to_string(result.n_ubatch), test_name(result.test), fmt::format("{:.2f}", ts.median),
-         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall},
+         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall,
+         result.compared_ts.value_or(0) > 0
+             ? fmt::format("{:.2f}: x {:.3f}", *result.compared_ts, ts.median / *result.compared_ts)
+             : std::string()},
         columns_));
 }
 
 std::string BenchReport::name_of(const ModelInfo& model) const {
-    return columns_.full_paths ? model.path : base_name(model.path);
+    return columns_.full_paths ? model.path : last_part(model.path);
 }
 
 void BenchReport::add(const BenchResult& result) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ struct BenchTest {
 
     int64_t n_tokens() const { return n_prompt + n_gen * n_parallel; }  // that are computed
 };
-std::string test_name(const BenchTest& test);  // "pp512", "tg128 x 8 @ d2048", "pp512+tg128"
+std::string last_part(const std::string& path);  // of a model: "c" of "a/b/c/"
+std::string test_name(const BenchTest& test);    // "pp512", "tg128 x 8 @ d2048", "pp512+tg128"
 
 struct BenchResult {
     ModelInfo model;
@@ -31,6 +33,9 @@ struct BenchResult {
     std::vector<int64_t> samples_ns;      // one for each repetition
     std::vector<double> read_walls_gbps;  // measured before the first sample and after each
     std::vector<double> links_gbps;       // the same, where layers are streamed
+    // Median of the earlier run that results are put beside, where there is one; 0: it does not
+    // have the test.
+    std::optional<double> compared_ts;
 };
 
 struct Spread {
@@ -54,6 +59,7 @@ enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 // What the table has to show so that no two of its rows look alike, known before the first.
 struct BenchColumns {
     bool n_ubatch = false;                // prompt steps of several sizes
+    bool compared = false;                // results of an earlier run
     bool full_paths = false;              // models of one name in several folders
     int model_width = 0, test_width = 0;  // of the longest cells, where the usual width is less
 };

@@ -36,6 +36,21 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
+TEST(Bench, puts_an_earlier_run_beside_the_new_one) {
+    const Result first = run(with(bench({"-p", "0", "-n", "3"}), {"-o", "json", "-q"}));
+    const std::string path = write_scratch("older.json", first.out);
+    const Json older = Json::parse(first.out);
+    const Json json = results({"-p", "0", "-n", "3,4", "--compare", path});
+    ASSERT_EQ(json.size(), 2u);
+    EXPECT_EQ(json[0]["compared_ts"], older[0]["median_ts"]);
+    EXPECT_GT(json[0]["compared_ratio"], 0);
+    EXPECT_TRUE(json[1]["compared_ts"].is_null()) << "the earlier run does not have it";
+    EXPECT_FALSE(older[0].contains("compared_ts"));
+    const Result table = run(bench({"-q", "-p", "0", "-n", "3", "--compare", path}));
+    EXPECT_NE(table.out.find("before"), std::string::npos) << table.out;
+    expect_error(bench({"--compare", write_scratch("no.json", "[]")}), 1, "no results in it");
+}
+
 TEST(Bench, tells_everything_of_each_test) {
     Json json = results({"-p", "20", "-n", "3", "-d", "0"});
     ASSERT_EQ(json.size(), 2u);

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <vector>
 
+#include "cmd/bench_compare.h"
+#include "support/error_of.h"
+
 namespace ridge {
 namespace {
 
@@ -63,6 +66,57 @@ TEST(BenchReport, bytes_of_a_token_are_its_share_of_the_weights_and_its_own_posi
     EXPECT_EQ(read_bytes_per_token(model, {0, 3, 10, 4}), 190'000 + 12 * 100);
     EXPECT_EQ(bytes_per_token(model, {5, 3, 10, 1}), 0) << "a prompt is bound by arithmetic";
     EXPECT_EQ(bytes_per_token(model, {5, 0, 10, 1}), 0);
+}
+
+BenchResult result_of(const std::string& path, int64_t n_gen, const std::string& checkpoint) {
+    BenchResult result;
+    result.model.path = path;
+    result.model.checkpoint = checkpoint;
+    result.model.n_threads = 2;
+    result.type_k = result.type_v = "f16";
+    result.test.n_gen = n_gen;
+    return result;
+}
+
+TEST(OlderResults, are_found_by_test_model_and_threads) {
+    const std::string fields = R"("type_k": "f16", "type_v": "f16", "n_prompt": 0, "n_gen": 16)";
+    const std::string text =
+        "[{\"model_filename\": \"/a/m.gguf\", \"n_threads\": 2, \"median_ts\": 10, "
+        "\"checkpoint\": \"plain\", " +
+        fields +
+        "},"
+        "{\"model_filename\": \"/a/m.gguf\", \"n_threads\": 2, \"median_ts\": 30, "
+        "\"checkpoint\": \"fused\", " +
+        fields +
+        "},"
+        "{\"model_filename\": \"/a/m.gguf\", \"n_threads\": 1, \"median_ts\": 7, " +
+        fields + "}]";
+    const OlderResults older = OlderResults::parse(text, "old.json");
+    EXPECT_EQ(older.rate_of(result_of("/b/m.gguf", 16, "plain")), 10);
+    EXPECT_EQ(older.rate_of(result_of("/b/m.gguf", 16, "fused")), 30);
+    EXPECT_EQ(older.rate_of(result_of("/b/m.gguf", 16, "gemm")), 30) << "the last one";
+    EXPECT_EQ(older.rate_of(result_of("/b/m.gguf", 17, "fused")), 0);
+    EXPECT_EQ(older.rate_of(result_of("/b/n.gguf", 16, "fused")), 0);
+}
+
+// Lines of JSON, and a mean where there is no median: llama-bench's.
+TEST(OlderResults, come_a_line_each_from_llama_bench_too) {
+    const OlderResults older = OlderResults::parse(
+        "{\"model_filename\": \"m.gguf\", \"n_threads\": 2, \"avg_ts\": 12.5, \"type_k\": \"f16\", "
+        "\"type_v\": \"f16\", \"n_prompt\": 0, \"n_gen\": 16}\n\n",
+        "old.jsonl");
+    EXPECT_EQ(older.rate_of(result_of("m.gguf", 16, "fused")), 12.5);
+}
+
+TEST(OlderResults, that_are_none_are_an_error) {
+    for (const char* text :
+         {"[]", "[1, 2]", "{}", "[{\"model_filename\": 3, \"median_ts\": 1}]", ""}) {
+        EXPECT_EQ(error_of([&] { OlderResults::parse(text, "old.json"); }),
+                  "old.json: no results in it; expected what ridge bench -o json writes")
+            << text;
+    }
+    EXPECT_NE(error_of([] { OlderResults::parse("[{", "old.json"); }).find("old.json"),
+              std::string::npos);
 }
 
 }  // namespace
