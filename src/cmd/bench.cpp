@@ -15,6 +15,7 @@
 #include "base/timer.h"
 #include "cmd/answer.h"
 #include "cmd/bench_compare.h"
+#include "cmd/bench_plot.h"
 #include "cmd/bench_report.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
@@ -43,7 +44,7 @@ struct BenchOptions {
     int64_t n_repetitions = 5;
     bool no_warmup = false, quiet = false;
     BenchFormat format = BenchFormat::kMarkdown;
-    std::string compare_path;
+    std::string compare_path, plot;
     std::optional<OlderResults> older;
     FromVariables from_variables;
 };
@@ -149,6 +150,12 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     line.name("--compare", "FILE",
               "put the rates of an earlier run beside the new ones: what -o json or jsonl wrote",
               options.compare_path);
+    line.value("--plot", "FILE",
+               "draw the rates over depths, numbers of sequences or models: a .svg or a .png",
+               [&](Where where, const std::string& text) {
+                   check_plot(where, text);
+                   options.plot = text;
+               });
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
@@ -278,6 +285,9 @@ class Bench {
         }
         status_.clear();
         report_.finish();
+        if (options_.plot.empty()) return;
+        draw_plot(plot_of(bench_plot(results_)), options_.plot);
+        if (!options_.quiet) say("wrote " + printable(options_.plot));
     }
 
   private:
@@ -329,6 +339,7 @@ class Bench {
             if (options_.older) result.compared_ts = options_.older->rate_of(result);
             status_.clear();
             report_.add(result);
+            if (!options_.plot.empty()) results_.push_back(std::move(result));
             n_done_++;
         }
     }
@@ -408,6 +419,7 @@ class Bench {
     StatusLine status_;
     std::vector<BenchTest> tests_;
     BenchReport report_;
+    std::vector<BenchResult> results_;  // that are to be drawn
     std::vector<Opening> openings_;
     std::set<std::string> said_;  // of devices: each line once
     size_t n_done_ = 0;           // tests of all openings
@@ -428,6 +440,13 @@ void bench(BenchOptions& options) {
     check_early(options);
     check_number(options);
     tests_of(options);
+    if (!options.plot.empty() &&
+        std::max({options.n_depth.size(), options.n_parallel.size(), options.models.size()}) < 2) {
+        throw Error(ErrorKind::kUsage,
+                    "--plot {}: expected two or more depths (-d), numbers of sequences (-B) or "
+                    "models (-m)",
+                    printable(options.plot, 80));
+    }
     Bench(options).run();
 }
 

@@ -70,7 +70,12 @@ std::string axis_text(const PlotAxis& axis, char name) {
     if (axis.is_log) text += fmt::format("set logscale {}\n", name);
     text += fmt::format("set {}range [{:.9g}:{:.9g}] noextend\n", name, axis.min, axis.max);
     text += fmt::format("set {}label {}\n", name, quoted(axis.label));
-    return text + fmt::format("set format {} '%g'\n", name);
+    if (axis.ticks.empty()) return text + fmt::format("set format {} '%g'\n", name);
+    std::string ticks;
+    for (const PlotAxis::Tick& tick : axis.ticks) {
+        ticks += fmt::format("{}{} {:.9g}", ticks.empty() ? "" : ", ", quoted(tick.text), tick.at);
+    }
+    return text + fmt::format("set {}tics ({})\n", name, ticks);
 }
 
 std::string label_text(const PlotText& text, PlotFormat format, std::string_view at) {

@@ -25,6 +25,11 @@ struct PlotAxis {
     std::string label;
     double min = 0, max = 1;
     bool is_log = false;
+    struct Tick {
+        double at;
+        std::string text;
+    };
+    std::vector<Tick> ticks = {};  // in place of numbers
 };
 
 // Colours are 0xRRGGBB.

@@ -14,6 +14,7 @@
 #include "cmd/commands.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
+#include "cmd/progression_plot.h"
 #include "cmd/progression_report.h"
 #include "cmd/values.h"
 #include "engine/model_source.h"
@@ -32,6 +33,7 @@ struct ProgressionOptions {
     OpenOptions open;
     std::vector<std::string> checkpoints;
     int64_t n_prompt = 128, n_gen = 16, n_depth = 0, n_rounds = 5;
+    std::string plot;
     bool no_verify = false, json = false, quiet = false;
     FromVariables from_variables;
 };
@@ -78,6 +80,11 @@ bool parse(const std::vector<std::string>& arguments, ProgressionOptions& option
               options.no_verify);
     line.section("Output");
     line.flag("--json", "print one JSON object, with every sample", options.json);
+    line.value("--plot", "FILE", "draw the gains: a .svg or a .png",
+               [&](Where where, const std::string& text) {
+                   check_plot(where, text);
+                   options.plot = text;
+               });
     add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
@@ -153,6 +160,10 @@ class Progression {
         }
         for (ProgressionEntry& entry : entries_) trace(entry);
         status_.clear();
+        if (!options_.plot.empty()) {
+            draw_plot(plot_of(progression_plot(entries_, about_)), options_.plot);
+            if (!options_.quiet) say("wrote " + printable(options_.plot));
+        }
         Output output;
         if (options_.json) {
             output.write_json(progression_json(entries_, about_));

@@ -49,6 +49,8 @@ TEST(Bench, puts_an_earlier_run_beside_the_new_one) {
     const Result table = run(bench({"-q", "-p", "0", "-n", "3", "--compare", path}));
     EXPECT_NE(table.out.find("before"), std::string::npos) << table.out;
     expect_error(bench({"--compare", write_scratch("no.json", "[]")}), 1, "no results in it");
+    const Result one = run(bench({"-q", "-n", "3", "--plot", scratch_folder() + "/p.svg"}));
+    EXPECT_EQ(one.status, 2) << "there is nothing to draw a line through";
 }
 
 TEST(Bench, tells_everything_of_each_test) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cli/checks.h"
@@ -49,6 +51,19 @@ TEST(Progression, holds_kernels_against_the_reference_first) {
     EXPECT_NE(result.out.find("| row_ops    | correct |"), std::string::npos) << result.out;
 }
 
+TEST(Progression, draws_what_was_gained) {
+    const std::string path = scratch_folder() + "/gains.svg";
+    const Result result = run(
+        progression({"-r", "1", "--no-verify", "--checkpoint", "plain,matvec", "--plot", path}));
+    if (result.err.find("gnuplot, which is not there") != std::string::npos) GTEST_SKIP();
+    ASSERT_EQ(result.status, 0) << result.err;
+    std::ifstream file(path);
+    const std::string svg{std::istreambuf_iterator<char>(file), {}};
+    for (const char* part : {"<svg", "What each checkpoint gains", "matvec", "pp8: "}) {
+        EXPECT_NE(svg.find(part), std::string::npos) << part;
+    }
+}
+
 TEST(Progression, refuses_what_it_cannot_do) {
     expect_error({"bench", "progression"}, 2, "bench progression: no model: give -m MODEL");
     expect_error(progression({"--checkpoint", "plain"}), 2,
@@ -57,6 +72,8 @@ TEST(Progression, refuses_what_it_cannot_do) {
                  "--checkpoint \"fast\": expected one of");
     expect_error(progression({"-n", "0", "-p", "0"}), 2, "nothing to time");
     expect_error({"bench", "progression", "-m", "/nowhere.gguf"}, 1, "/nowhere.gguf");
+    expect_error(progression({"--plot", "gains.jpg"}), 2,
+                 "expected a name that ends in .svg or .png");
 }
 
 }  // namespace

@@ -1,0 +1,119 @@
+#include "cmd/bench_plot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/system.h"
+
+namespace ridge {
+namespace {
+
+enum class Axis { kDepth, kParallel, kSize };
+
+double x_of(const BenchResult& result, Axis axis) {
+    if (axis == Axis::kDepth) return static_cast<double>(result.test.n_depth);
+    if (axis == Axis::kParallel) return result.test.n_parallel;
+    return 1e-9 * static_cast<double>(result.model.weight_bytes);
+}
+
+size_t n_different(std::span<const BenchResult> results, Axis axis) {
+    std::set<double> values;
+    for (const BenchResult& result : results) values.insert(x_of(result, axis));
+    return values.size();
+}
+
+// What is one line: all but what the axis shows. Of what is the same in all of them, nothing is
+// said.
+struct Key {
+    std::string model, checkpoint, test, cache;
+    int n_threads;
+    auto operator<=>(const Key&) const = default;
+};
+
+Key key_of(const BenchResult& result, Axis axis) {
+    BenchTest test = result.test;
+    if (axis == Axis::kDepth) test.n_depth = 0;
+    if (axis == Axis::kParallel) test.n_parallel = 1;
+    return {axis == Axis::kSize ? "" : last_part(result.model.path), result.model.checkpoint,
+            test_name(test), result.type_k + " " + result.type_v, result.model.n_threads};
+}
+
+std::string name_of(const Key& key, const std::vector<Key>& keys) {
+    auto differs = [&](auto member) {
+        return std::any_of(keys.begin(), keys.end(),
+                           [&](const Key& other) { return other.*member != key.*member; });
+    };
+    std::string name = key.test;
+    if (differs(&Key::model)) name += " " + key.model;
+    if (differs(&Key::checkpoint)) name += " " + key.checkpoint;
+    if (differs(&Key::cache)) name += " " + key.cache;
+    if (differs(&Key::n_threads)) name += fmt::format(" {} threads", key.n_threads);
+    return name;
+}
+
+double rate_of(const BenchResult& result) {
+    std::vector<double> ns(result.samples_ns.begin(), result.samples_ns.end());
+    return 1e9 * static_cast<double>(result.test.n_tokens()) / spread_of(ns).median;
+}
+
+}  // namespace
+
+double wall_tok_s(const BenchResult& result) {
+    const double bytes = read_bytes_per_token(result.model, result.test);
+    if (bytes <= 0 || result.read_walls_gbps.empty()) return 0;
+    return 1e9 * spread_of(result.read_walls_gbps).median / bytes;
+}
+
+SeriesPlot bench_plot(std::span<const BenchResult> results) {
+    Axis axis = Axis::kDepth;
+    for (Axis other : {Axis::kParallel, Axis::kSize}) {
+        if (n_different(results, other) > n_different(results, axis)) axis = other;
+    }
+    if (n_different(results, axis) < 2) {
+        throw Error(
+            "--plot: expected results of two or more depths (-d), numbers of sequences "
+            "(-B) or models (-m)");
+    }
+    std::vector<Key> keys;
+    std::map<Key, Series> rates, walls;
+    for (const BenchResult& result : results) {
+        const Key key = key_of(result, axis);
+        if (!rates.contains(key)) keys.push_back(key);
+        const double x = x_of(result, axis);
+        rates[key].points.push_back({x, rate_of(result)});
+        if (const double wall = wall_tok_s(result); wall > 0) {
+            walls[key].points.push_back({x, wall});
+        }
+    }
+    SeriesPlot plot;
+    const BenchResult& first = results.front();
+    plot.title = axis == Axis::kSize ? "Tokens a second by size of the weights"
+                                     : "Tokens a second of " + last_part(first.model.path);
+    plot.subtitle = fmt::format("{}, {} threads, checkpoint {}",
+                                first.model.gpu.empty() ? cpu_name() : first.model.gpu,
+                                first.model.n_threads, first.model.checkpoint);
+    plot.x_label = axis == Axis::kDepth      ? "positions in the cache before"
+                   : axis == Axis::kParallel ? "sequences in one step"
+                                             : "weights, GB";
+    plot.y_label = "tok/s";
+    auto by_x = [](const PlotPoint& a, const PlotPoint& b) { return a.x < b.x; };
+    for (const Key& key : keys) {
+        Series& series = rates[key];
+        series.name = name_of(key, keys);
+        std::stable_sort(series.points.begin(), series.points.end(), by_x);
+        plot.series.push_back(series);
+        if (!walls.contains(key)) continue;
+        Series& wall = walls[key];
+        wall.name = "the wall of " + key.test;
+        wall.is_wall = true;
+        std::stable_sort(wall.points.begin(), wall.points.end(), by_x);
+        plot.series.push_back(wall);
+    }
+    return plot;
+}
+
+}  // namespace ridge
