@@ -84,7 +84,7 @@ bool parse(const std::vector<std::string>& arguments, RooflineOptions& options) 
                    options.plot = text;
                });
     line.flag("--json", "print one JSON object", options.json);
-    add_quiet_option(line, options.quiet);
+    line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     for (const char* name : {"--checkpoint", "--n-prompt", "--n-depth", "--n-parallel"}) {
         line.needs(name, "--model");
     }

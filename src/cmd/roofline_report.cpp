@@ -27,14 +27,12 @@ std::string_view unit_of(const Ceiling& ceiling) {
 }
 
 std::string ceiling_name(const Ceiling& ceiling) {
-    switch (ceiling.kind) {
-        case CeilingKind::kRead:
-            return ceiling.name + " read";
-        case CeilingKind::kCopy:
-            return ceiling.name + " copy";
-        default:
-            return fmt::format("{} ({})", ceiling.name, ceiling.how);
-    }
+    const char* kind = ceiling.kind == CeilingKind::kRead   ? " read"
+                       : ceiling.kind == CeilingKind::kCopy ? " copy"
+                                                            : "";
+    std::string name = ceiling.name + kind;
+    if (ceiling.kind == CeilingKind::kArithmetic) name += fmt::format(" ({})", ceiling.how);
+    return name;
 }
 
 std::string size_text(int64_t n_bytes) {
@@ -129,7 +127,7 @@ Json ceiling_json(const Ceiling& ceiling) {
                    : ceiling.kind == CeilingKind::kCopy ? "copy"
                                                         : "arithmetic";
     json["name"] = ceiling.name;
-    if (!ceiling.how.empty()) json["instruction"] = ceiling.how;
+    if (ceiling.kind == CeilingKind::kArithmetic) json["instruction"] = ceiling.how;
     json["n_threads"] = ceiling.n_threads;
     json["unit"] = std::string(unit_of(ceiling));
     json["rate"] = ceiling.rate;

@@ -159,10 +159,12 @@ void add_memory(const ProbeKernels& kernels, int n_threads, const ProbedLevel& l
             return seen;
         };
     };
-    // Two ways, one behind the other: the faster one counts.
-    for (auto read : {kernels.read, kernels.read_ahead}) {
+    auto add_read = [&](auto read) {
         add(CeilingKind::kRead, n_bytes, [=](uint8_t* buffer) { return read(buffer, n_bytes); });
-    }
+    };
+    add_read(kernels.read);
+    // Memory in two ways, one behind the other: the faster one counts.
+    if (level.level_bytes == 0) add_read(kernels.read_ahead);
     const int64_t half = n_bytes / 2 - kPageBytes / 2;  // loads and stores half a page apart
     add(CeilingKind::kCopy, 2 * half, [half, copy = kernels.copy](uint8_t* buffer) {
         copy(buffer, buffer + half, half);
@@ -257,7 +259,7 @@ std::vector<Ceiling> fastest_of(std::vector<Probe> probes) {
     for (Probe& probe : probes) {
         Ceiling& ceiling = probe.ceiling;
         ceiling.rate = median_of(ceiling.rates);
-        const bool other_way = !ceilings.empty() && ceiling.kind == CeilingKind::kRead &&
+        const bool other_way = ceiling.kind == CeilingKind::kRead && !ceilings.empty() &&
                                ceilings.back().kind == CeilingKind::kRead;
         if (!other_way) {
             ceilings.push_back(std::move(ceiling));
@@ -321,9 +323,11 @@ std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,
                                std::string_view checkpoint, const Format* format,
                                RowClass row_class) {
     const auto& known = kernels.probes.arithmetic;
+    // Without instructions of its own it is done in float32.
     auto best_of = [&](ProbeIndex dot, ProbeIndex matrix, bool on_matrix_unit) {
-        const bool matrix_unit = on_matrix_unit && known[matrix].run != nullptr;
-        return std::string_view(kArithmeticNames[matrix_unit ? matrix : dot]);
+        ProbeIndex best = known[dot].run != nullptr ? dot : kF32Fma;
+        if (on_matrix_unit && known[matrix].run != nullptr) best = matrix;
+        return std::string_view(kArithmeticNames[best]);
     };
     if (checkpoint == "ref" || checkpoint == "plain") return kArithmeticNames[kF32Fma];
     const bool is_prompt = row_class == RowClass::kPrompt;

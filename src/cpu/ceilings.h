@@ -27,7 +27,8 @@ struct ProbedLevel {
 std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_threads,
                                        uint64_t memory_bytes);
 
-// For one thread and for all of the pool: the rates of reading and copying in each cache and in
+// For one thread and for all of the pool, caches as plain loads find them and memory also with
+// lines asked for ahead, whichever is faster: the rates of reading and copying in each cache and in
 // memory, and of each kind of arithmetic that the probes have. Some seconds. Repetitions of all go
 // in turns, so that what else the machine does falls on each alike.
 Ceilings measure_ceilings(const ProbeKernels& probes, ThreadPool& pool, uint64_t memory_bytes,

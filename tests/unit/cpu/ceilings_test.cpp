@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cpu/kernels_of_isa.h"
+#include "format/format.h"
 #include "support/seed.h"
 
 namespace ridge::cpu {
@@ -101,6 +102,31 @@ TEST_P(Probes, compute_every_round) {
         for (int64_t n = 0; n < 4; n++) {
             EXPECT_NE(probe.run(operands.data(), n), probe.run(operands.data(), n + 1)) << n;
         }
+    }
+}
+
+TEST_P(Probes, a_kernel_stands_before_the_arithmetic_of_its_operands) {
+    const Kernels kernels = kernels_of_isa(GetParam());
+    auto name_of = [&](ProbeIndex index, std::string_view name) {
+        return probes_.arithmetic[index].run != nullptr ? name : "f32";
+    };
+    auto of = [&](std::string_view node, std::string_view checkpoint, std::string_view format,
+                  RowClass row_class = RowClass::kDecode) {
+        return arithmetic_of(kernels, node, checkpoint, find_format(format), row_class);
+    };
+    EXPECT_EQ(of("matmul", "plain", "Q4_0"), "f32");
+    EXPECT_EQ(of("matmul", "matvec", "Q4_0"), name_of(kInt8Dot, "int8"));
+    EXPECT_EQ(of("ffn_in", "fused", "Q6_K"), name_of(kInt8Dot, "int8"));
+    EXPECT_EQ(of("ffn_in", "fused", "F32"), "f32");
+    EXPECT_EQ(of("ffn_in", "fused", "F32", RowClass::kPrompt), "f32");
+    EXPECT_EQ(of("embed_rows", "plain", "Q4_0"), "f32");
+    EXPECT_EQ(of("rms_norm", "row_ops", ""), "f32");
+    EXPECT_EQ(of("attention", "prefill_attention", ""), "f32") << "of decode rows";
+    if (GetParam() == Isa::kAvx512) {
+        EXPECT_EQ(of("attention", "prefill_attention", "", RowClass::kPrompt),
+                  name_of(kBf16Dot, "bf16"));
+        EXPECT_EQ(of("matmul", "gemm", "BF16", RowClass::kPrompt), name_of(kBf16Dot, "bf16"));
+        EXPECT_EQ(of("matmul", "gemm", "Q4_K", RowClass::kPrompt), "int8");
     }
 }
 
