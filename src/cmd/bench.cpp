@@ -112,7 +112,8 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     CommandLine line(
         "bench",
         "Times prompts and generation, and tells how near memory's limit is.\n"
-        "ridge bench progression --help: what each entry of the list of kernels gains.",
+        "ridge bench progression --help: what each entry of the list of kernels gains.\n"
+        "ridge bench ops --help: operators at the model's shapes, kernel by kernel.",
         "ridge bench -m model.gguf -p 512 -n 128 -d 0,2048 -B 1,8 -o json");
     line.section("Models");
     line.value("-m,--model", "MODEL",
@@ -453,8 +454,10 @@ void bench(BenchOptions& options) {
 }  // namespace
 
 int bench_command(const std::vector<std::string>& arguments) {
-    if (!arguments.empty() && arguments.front() == "progression") {
-        return progression_command({arguments.begin() + 1, arguments.end()});
+    for (auto [name, command] :
+         {std::pair("progression", &progression_command), std::pair("ops", &bench_ops_command)}) {
+        if (arguments.empty() || arguments.front() != name) continue;
+        return command({arguments.begin() + 1, arguments.end()});
     }
     BenchOptions options;
     if (!parse(arguments, options)) return 0;

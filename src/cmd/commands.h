@@ -13,6 +13,7 @@ int template_command(const std::vector<std::string>& arguments);
 int eval_command(const std::vector<std::string>& arguments);
 int inspect_command(const std::vector<std::string>& arguments);
 int bench_command(const std::vector<std::string>& arguments);
+int bench_ops_command(const std::vector<std::string>& arguments);    // ridge bench ops
 int progression_command(const std::vector<std::string>& arguments);  // ridge bench progression
 int trace_command(const std::vector<std::string>& arguments);
 int roofline_command(const std::vector<std::string>& arguments);
