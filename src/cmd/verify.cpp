@@ -38,7 +38,7 @@ struct VerifyOptions {
     std::vector<std::string> format_words;
     std::optional<uint64_t> seed;
     std::string goldens = "tests/golden_data/models", write_path;
-    bool as_json = false, full = false, quiet = false;
+    bool as_json = false, full = false, no_run = false, quiet = false;
 };
 
 std::vector<std::string> known_ops() {
@@ -140,6 +140,10 @@ bool parse(const std::vector<std::string>& arguments, VerifyOptions& options) {
               "bring the sections of FILE.md that a command can make up to date, and FILE.json, "
               "which keeps what machines have measured; nothing is written where something fails",
               options.write_path);
+    line.flag("--no-run",
+              "with --write: run nothing, make the sections from FILE.json and the tables",
+              options.no_run);
+    line.needs("--no-run", "--write");
     line.flag("-q,--quiet", "nothing on standard error but failures and errors", options.quiet);
     if (!line.parse(arguments)) return false;
     if (line.given("--goldens") && file_kind(options.goldens) != FileKind::kDirectory) {
@@ -180,8 +184,8 @@ class Document {
         with_sections(text_, verification_, path_);
     }
 
-    void write(MeasuredRun run) {
-        merge_run(verification_, std::move(run));
+    void add(MeasuredRun run) { merge_run(verification_, std::move(run)); }
+    void write() const {
         for (const auto& [path, text] :
              {std::pair(data_path_, verification_text(verification_)),
               std::pair(path_, with_sections(text_, verification_, path_))}) {
@@ -312,16 +316,42 @@ void print(const VerifyOptions& options, const CaseSession& session, const Verif
     output.flush();
 }
 
+void write_document(const VerifyOptions& options, const Document& document) {
+    document.write();
+    if (options.quiet) return;
+    say(fmt::format("wrote {} and {}", printable(options.write_path),
+                    printable(document.data_path())));
+}
+
+// What was found goes to the document where all of it holds.
+void keep(const VerifyOptions& options, const CaseSession& session, const VerifyReport& report,
+          uint64_t seed, Document& document) {
+    if (!report.holds()) {
+        say(fmt::format("{} was not written, since not all of it holds",
+                        printable(options.write_path)));
+        return;
+    }
+    const std::string commit(build_info().commit);
+    document.add({machine_text(session), date_of(now_s()),
+                  commit.empty() ? "an unknown commit" : commit, seed, options.filter.thin,
+                  report.rows()});
+    write_document(options, document);
+}
+
 }  // namespace
 
 int verify_command(const std::vector<std::string>& arguments) {
     VerifyOptions options;
     if (!parse(arguments, options)) return 0;
+    std::optional<Document> document;
+    if (!options.write_path.empty()) document.emplace(options.write_path);
+    if (options.no_run) {
+        write_document(options, *document);
+        return 0;
+    }
     const auto session = CaseSession::open(options.open);
     options.open.device = session->device();
     check_names(options, *session);
-    std::optional<Document> document;
-    if (!options.write_path.empty()) document.emplace(options.write_path);
 
     const uint64_t seed = options.seed ? *options.seed : random_seed();
     Verify verify(options, *session, seed);
@@ -337,19 +367,7 @@ int verify_command(const std::vector<std::string>& arguments) {
         throw;
     }
     print(options, *session, verify.report(), seed, seconds());
-    if (document && verify.report().holds()) {
-        const std::string commit(build_info().commit);
-        document->write({machine_text(*session), date_of(now_s()),
-                         commit.empty() ? "an unknown commit" : commit, seed, options.filter.thin,
-                         verify.report().rows()});
-        if (!options.quiet) {
-            say(fmt::format("wrote {} and {}", printable(options.write_path),
-                            printable(document->data_path())));
-        }
-    } else if (document) {
-        say(fmt::format("{} was not written, since not all of it holds",
-                        printable(options.write_path)));
-    }
+    if (document) keep(options, *session, verify.report(), seed, *document);
     return verify.report().exit_status();
 }
 

@@ -106,6 +106,11 @@ TEST(Verify, writes_the_sections_of_a_document_and_what_they_are_made_from) {
     EXPECT_NE(contents(data).find("\"rms_norm\""), std::string::npos);
     ASSERT_EQ(run(write).status, 0);
     EXPECT_EQ(contents(path), first);
+    write_scratch("matrix.md", text + "Other prose.\n");
+    const Result remade = run({"verify", "--write", path, "--no-run"});
+    EXPECT_EQ(remade.status, 0) << remade.err;
+    EXPECT_EQ(remade.out, "");
+    EXPECT_EQ(contents(path), first.substr(0, first.rfind("More")) + "Other prose.\n");
 }
 
 TEST(Verify, ends_at_ctrl_c) {
