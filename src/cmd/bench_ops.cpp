@@ -122,6 +122,32 @@ struct CaseResult {
     std::vector<OpResult> results;
 };
 
+// What another program needs to time the same work.
+Json shape_json(const Case& c) {
+    Json json;
+    json["n_rows"] = c.n_rows;
+    json["d_in"] = c.d_in;
+    json["n_heads"] = c.n_heads;
+    json["n_kv_heads"] = c.n_kv_heads;
+    json["d_head"] = c.d_head;
+    json["d_rope"] = c.d_rope;
+    json["weights"] = Json::array();
+    for (const CaseWeight& weight : c.weights) {
+        Json one;
+        one["d_out"] = weight.d_out;
+        one["format"] = std::string(format_of(weight.format).name);
+        json["weights"].push_back(std::move(one));
+    }
+    json["sequences"] = Json::array();
+    for (const CaseSequence& sequence : c.sequences) {
+        Json one;
+        one["n_ctx"] = sequence.n_ctx;
+        one["n_rows"] = sequence.n_rows;
+        json["sequences"].push_back(std::move(one));
+    }
+    return json;
+}
+
 bool reads_memory(Op op) {
     return op == Op::kMatmul || op == Op::kAttention || op == Op::kEmbedRows;
 }
@@ -348,6 +374,7 @@ class OpBench {
             one["case"] = result.c.name;
             one["bytes"] = result.c.bytes;
             one["flops"] = result.c.flops;
+            one["shape"] = shape_json(result.c);
             one["checkpoints"] = Json::array();
             for (const OpResult& of : result.results) {
                 Json entry;
