@@ -417,10 +417,13 @@ void CaseRun::call(bool planning) {
               [](const auto& node, Step& s, const auto&... operands) { node(s, operands...); });
 }
 
-Fallback CaseRun::plan(const Tables& tables, ThreadPool& pool) {
+Fallback CaseRun::plan(const Tables& tables, ThreadPool& pool, bool (*is_packed)(FormatId)) {
     tables_ = &tables, pool_ = &pool, device_ = nullptr;
     bound_vector_ = vector_;
-    pack_weights(*tables.matmul_layout, tables.kernels);
+    const bool packed = is_packed == nullptr ||
+                        std::all_of(c_.weights.begin(), c_.weights.end(),
+                                    [&](const CaseWeight& w) { return is_packed(w.format); });
+    pack_weights(packed ? *tables.matmul_layout : row_major_layout(), tables.kernels);
     Step step{tables, tables.ops, tables.stages, config_, rope_table_,
               batch_, scratch_,   pool,          true};
     return with_node(step, [](const auto& node, Step& s, const auto&... operands) {

@@ -61,8 +61,8 @@ class CaseRun {
     Outputs outputs() const;
 
     // What would run at these tables, and nothing is run. Weights are packed in host memory, and no
-    // device is needed.
-    Fallback plan(const Tables& tables, ThreadPool& pool);
+    // device is needed. `is_packed`: whether the backend packs a format; null: it packs all.
+    Fallback plan(const Tables& tables, ThreadPool& pool, bool (*is_packed)(FormatId) = nullptr);
 
   private:
     // A matrix or a cache in a buffer of its own, and what it held before the run.

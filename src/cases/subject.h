@@ -35,6 +35,8 @@ struct Subject {
     // before, if that kernel rounds it.
     Tables reference;
     Standard (*standard)(const Subject&, const Case&);
+    // Whether the backend packs a format in the tables' layout; null: it packs all.
+    bool (*is_packed)(FormatId) = nullptr;
 
     std::string name() const;  // "gemm on avx2"
 };

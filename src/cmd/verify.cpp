@@ -331,10 +331,13 @@ void keep(const VerifyOptions& options, const CaseSession& session, const Verify
                         printable(options.write_path)));
         return;
     }
+    std::vector<VerifyReport::Row> rows = report.rows();
+    // Goldens have a table of their own, which names their tests.
+    std::erase_if(rows, [](const auto& row) { return row.key.claim == kGoldenClaim; });
     const std::string commit(build_info().commit);
     document.add({machine_text(session), date_of(now_s()),
                   commit.empty() ? "an unknown commit" : commit, seed, options.filter.thin,
-                  report.rows()});
+                  std::move(rows)});
     write_document(options, document);
 }
 

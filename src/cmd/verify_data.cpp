@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -91,17 +92,20 @@ Json evidence_json(const Evidence& one) {
     return json;
 }
 
-// The rows of one kernel and format in a line.
+// The rows of one kernel and format in a line, in the order of the first.
 std::string rows_text(const MeasuredRun& run) {
+    std::vector<VerifyKey> keys;
+    std::map<VerifyKey, Json> claims_of;
+    for (const VerifyReport::Row& row : run.rows) {
+        const VerifyKey key = without_claim(row.key);
+        const auto [at, is_new] = claims_of.try_emplace(key);
+        if (is_new) keys.push_back(key);
+        at->second[row.key.claim] = figures_json(row.figures);
+    }
     std::string text;
-    for (size_t i = 0; i < run.rows.size();) {
-        const VerifyKey key = without_claim(run.rows[i].key);
-        Json claims;
-        for (; i < run.rows.size() && without_claim(run.rows[i].key) == key; i++) {
-            claims[run.rows[i].key.claim] = figures_json(run.rows[i].figures);
-        }
+    for (const VerifyKey& key : keys) {
         const Json line = Json::array(
-            {key.backend, key.node, key.checkpoint, key.isa, key.format, std::move(claims)});
+            {key.backend, key.node, key.checkpoint, key.isa, key.format, claims_of.at(key)});
         text += fmt::format("{}\n   {}", text.empty() ? "" : ",", dump_json(line));
     }
     return text;

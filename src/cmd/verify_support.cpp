@@ -33,7 +33,7 @@ std::string cell(const Subject& subject, Op op, const std::string& format) {
     ThreadPool pool(1);
     std::vector<std::string> parts;
     for (const auto& [kind, c] : kinds_of(op, format)) {
-        const Fallback plan = CaseRun(c, 1).plan(subject.tables, pool);
+        const Fallback plan = CaseRun(c, 1).plan(subject.tables, pool, subject.is_packed);
         const std::string part = plan.reason.empty() ? std::string(plan.ran)
                                                      : fmt::format("{}: {}", plan.ran, plan.reason);
         if (std::find(parts.begin(), parts.end(), part) == parts.end()) {

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
+#include "cuda/tiles.h"
 #include "model/step.h"
 #include "ref/host_kv.h"
 #include "ref/ref.h"
@@ -124,6 +125,7 @@ std::vector<Subject> cuda_subjects(Op op, const Caps& caps) {
     std::vector<Subject> subjects = subjects_of(cuda_checkpoints(), op, machine);
     for (Subject& subject : subjects) {
         const bool is_plain = subject.checkpoint == "plain";
+        subject.is_packed = [](FormatId format) { return cuda::has_tiles(format); };
         switch (op) {
             case Op::kEmbedRows:
             case Op::kKvAppend:
