@@ -208,6 +208,7 @@ class Roofline {
         step.traced_us = 1e-3 * profile.median_ns();
         step.between_us = 1e-3 * profile.between_ns();
         const int64_t step_bytes = step.work.weight_bytes + step.work.kv_bytes;
+        step.read_gbps = std::max(result_.read_wall_gbps(), roof.level_of(step_bytes).read_gbps);
         for (const NodeGroup& group : profile.groups()) {
             const bool is_prompt = step.n_prompt > 0 && group.stage != "head";
             const Format* format =

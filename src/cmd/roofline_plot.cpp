@@ -227,7 +227,7 @@ class Drawing {
             std::string text = fmt::format("{}: {:.4g} tok/s", step.name(), step.tok_s());
             if (step.n_prompt == 0) {
                 text += fmt::format(", {:.0f} % of what memory allows",
-                                    100 * step.tok_s() / result_.bound_tok_s(step));
+                                    100 * step.tok_s() / step.bound_tok_s());
             }
             rows.emplace_back(text, step.n_prompt > 0 ? kPromptColor : kDecodeColor);
         }

@@ -99,7 +99,7 @@ std::vector<std::string> row_of(const PlacedKernel& kernel, double step_us) {
             kernel.bound_text()};
 }
 
-std::string step_text(const RooflineResult& result, const RooflineStep& step) {
+std::string step_text(const RooflineStep& step) {
     Rows rows = {{"kernel", "by", "weights", "calls", "us", "% of step", "MB", "MFLOP", "GB/s",
                   "GFLOP/s", "FLOP/byte", "% of roof", "bound by"}};
     for (const PlacedKernel& kernel : step.kernels) rows.push_back(row_of(kernel, step.traced_us));
@@ -113,12 +113,12 @@ std::string step_text(const RooflineResult& result, const RooflineStep& step) {
                     1e-6 * median_of(step.samples_ns), step.tok_s(), step.samples_ns.size());
     text += aligned_table(rows, 3);
     if (step.n_prompt > 0) return text;
-    const double bound = result.bound_tok_s(step);
+    const double bound = step.bound_tok_s();
     return text + fmt::format(
                       "\nmemory allows {:.1f} tok/s: weights of {:.3f} MB and KV of {:.3f} MB a "
                       "step at {:.2f} GB/s; reached: {:.1f} tok/s, {:.0f} %\n",
-                      bound, mb(step.work.weight_bytes), mb(step.work.kv_bytes),
-                      result.read_wall_gbps(), step.tok_s(), 100 * step.tok_s() / bound);
+                      bound, mb(step.work.weight_bytes), mb(step.work.kv_bytes), step.read_gbps,
+                      step.tok_s(), 100 * step.tok_s() / bound);
 }
 
 Json ceiling_json(const Ceiling& ceiling) {
@@ -169,13 +169,14 @@ Json kernel_json(const PlacedKernel& kernel) {
     return json;
 }
 
-Json step_json(const RooflineResult& result, const RooflineStep& step) {
+Json step_json(const RooflineStep& step) {
     Json json;
     json["n_prompt"] = step.n_prompt;
     json["n_parallel"] = step.n_parallel;
     json["n_depth"] = step.n_depth;
     json["tok_s"] = step.tok_s();
-    json["bound_tok_s"] = step.n_prompt > 0 ? Json() : Json(result.bound_tok_s(step));
+    json["read_gbps"] = step.read_gbps;
+    json["bound_tok_s"] = step.n_prompt > 0 ? Json() : Json(step.bound_tok_s());
     json["bytes"] = {{"weights", step.work.weight_bytes},
                      {"kv", step.work.kv_bytes},
                      {"activations", step.work.activation_bytes},
@@ -206,9 +207,9 @@ double RooflineResult::read_wall_gbps() const {
     return median_of(read_walls_gbps);
 }
 
-double RooflineResult::bound_tok_s(const RooflineStep& step) const {
-    const int64_t n_bytes = step.work.weight_bytes + step.work.kv_bytes;
-    return 1e9 * read_wall_gbps() * step.n_parallel / static_cast<double>(n_bytes);
+double RooflineStep::bound_tok_s() const {
+    const int64_t n_bytes = work.weight_bytes + work.kv_bytes;
+    return 1e9 * read_gbps * n_parallel / static_cast<double>(n_bytes);
 }
 
 std::string rate_text(const Ceiling& ceiling) {
@@ -223,7 +224,7 @@ std::string machine_text(const RooflineResult& result) {
 
 std::string roofline_text(const RooflineResult& result) {
     std::string text = machine_text(result) + "\n\n" + ceilings_table(result.ceilings);
-    for (const RooflineStep& step : result.steps) text += "\n" + step_text(result, step);
+    for (const RooflineStep& step : result.steps) text += "\n" + step_text(step);
     return text;
 }
 
@@ -248,7 +249,7 @@ nlohmann::ordered_json roofline_json(const RooflineResult& result) {
     json["read_wall_gbps"] = result.read_wall_gbps();
     json["read_walls_gbps"] = result.read_walls_gbps;
     json["steps"] = Json::array();
-    for (const RooflineStep& step : result.steps) json["steps"].push_back(step_json(result, step));
+    for (const RooflineStep& step : result.steps) json["steps"].push_back(step_json(step));
     return json;
 }
 

@@ -20,14 +20,20 @@ struct RooflineStep {
     int n_parallel = 1;    // sequences of a decode step, each with n_depth positions before
     int64_t n_depth = 0;
     std::vector<PlacedKernel> kernels;
-    Work work;                       // of all of them
-    double traced_us = 0;            // median of the steps that the kernels' times are of
-    double between_us = 0;           // of that, in no kernel
+    Work work;              // of all of them
+    double traced_us = 0;   // median of the steps that the kernels' times are of
+    double between_us = 0;  // of that, in no kernel
+    // At which memory can be read: the read wall, or the ceiling of the level that holds the step's
+    // weights, keys and values, whichever is higher.
+    double read_gbps = 0;
     std::vector<double> samples_ns;  // of steps that were timed whole, and not traced
 
     int64_t n_tokens() const { return n_prompt > 0 ? n_prompt : n_parallel; }
     std::string name() const;  // "decode step of 1 sequence at position 128"
     double tok_s() const;
+    // Tokens a second that memory allows: the weights, keys and values of a decode step at that
+    // rate.
+    double bound_tok_s() const;
 };
 
 struct RooflineResult {
@@ -38,9 +44,6 @@ struct RooflineResult {
     int64_t time_s = 0;                   // since 1970, UTC: when it began
 
     double read_wall_gbps() const;  // the median
-    // Tokens a second that memory allows: the weights, keys and values of a decode step at the read
-    // wall.
-    double bound_tok_s(const RooflineStep& step) const;
 };
 
 // "528.4 GB/s"; operations of int8 are GOP/s.

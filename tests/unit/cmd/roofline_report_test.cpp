@@ -49,6 +49,7 @@ RooflineResult some_result() {
     decode.n_parallel = 2, decode.n_depth = 128;
     decode.work.weight_bytes = 400'000'000, decode.work.kv_bytes = 100'000'000;
     decode.samples_ns = {9e6, 10e6, 14e6};
+    decode.read_gbps = 100;
     decode.traced_us = 10'000, decode.between_us = 100;
     decode.kernels = {kernel("ffn_in", "ffn_in", 300'000'000, 900'000'000, 7000),
                       kernel("ffn_out", "matmul", 200'000'000, 600'000'000, 3000),
@@ -60,11 +61,11 @@ RooflineResult some_result() {
     return result;
 }
 
-TEST(RooflineReport, what_memory_allows_is_a_step_s_bytes_at_the_wall) {
+TEST(RooflineReport, what_memory_allows_is_a_step_s_bytes_at_its_rate) {
     const RooflineResult result = some_result();
     EXPECT_EQ(result.read_wall_gbps(), 100);
     // 500 MB at 100 GB/s: 5 ms for two tokens.
-    EXPECT_DOUBLE_EQ(result.bound_tok_s(result.steps[0]), 400);
+    EXPECT_DOUBLE_EQ(result.steps[0].bound_tok_s(), 400);
     EXPECT_DOUBLE_EQ(result.steps[0].tok_s(), 200);
     EXPECT_DOUBLE_EQ(result.steps[1].tok_s(), 51'200);
     const std::string text = roofline_text(result);
