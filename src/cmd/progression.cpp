@@ -271,7 +271,8 @@ class Progression {
         facts.idle_share = step.at("idle_share");
         facts.activation_bytes = step.at("bytes").at("activations");
         for (const Json& node : step.at("nodes")) {
-            facts.groups.push_back({node.at("stage"), node.at("checkpoint"), node.at("median_ns")});
+            facts.groups.push_back(
+                {node.at("stage"), node.at("node"), node.at("checkpoint"), node.at("median_ns")});
         }
         return facts;
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/json.h"
 #include "cmd/aligned_table.h"
@@ -13,10 +14,17 @@
 namespace ridge {
 namespace {
 
-double total_ns(const StepFacts& facts, const std::set<std::string>& stages) {
+// The stages and nodes that a checkpoint has kernels of.
+using Places = std::set<std::pair<std::string, std::string>>;
+
+// A kernel of a whole stage, whose node is called as the stage is, does the work of all its nodes.
+double total_ns(const StepFacts& facts, const Places& places) {
     double ns = 0;
     for (const StepFacts::Group& group : facts.groups) {
-        if (stages.contains(group.stage)) ns += group.ns;
+        if (places.contains({group.stage, group.stage}) ||
+            places.contains({group.stage, group.node})) {
+            ns += group.ns;
+        }
     }
     return ns;
 }
@@ -38,6 +46,7 @@ Json facts_json(const StepFacts& facts) {
     for (const StepFacts::Group& group : facts.groups) {
         Json one;
         one["stage"] = group.stage;
+        one["node"] = group.node;
         one["checkpoint"] = group.checkpoint;
         one["ns"] = group.ns;
         json["stages"].push_back(std::move(one));
@@ -62,13 +71,13 @@ Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
 std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
                                     const std::string& checkpoint) {
     if (!before.facts || !after.facts) return {};
-    std::set<std::string> stages;
+    Places places;
     for (const StepFacts::Group& group : after.facts->groups) {
-        if (group.checkpoint == checkpoint) stages.insert(group.stage);
+        if (group.checkpoint == checkpoint) places.emplace(group.stage, group.node);
     }
-    const double now_ns = total_ns(*after.facts, stages);
+    const double now_ns = total_ns(*after.facts, places);
     if (now_ns <= 0) return {};
-    return total_ns(*before.facts, stages) / now_ns;
+    return total_ns(*before.facts, places) / now_ns;
 }
 
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry) {

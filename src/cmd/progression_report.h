@@ -17,7 +17,7 @@ struct StepFacts {
     double idle_share = 0;
     int64_t activation_bytes = 0;  // rows that kernels hand on to each other
     struct Group {
-        std::string stage, checkpoint;
+        std::string stage, node, checkpoint;
         double ns = 0;
     };
     std::vector<Group> groups;
@@ -47,8 +47,9 @@ struct Gain {
 };
 Gain gain_of(const ProgressionTest& before, const ProgressionTest& after);
 
-// Of the stages that have kernels of `checkpoint`, how much faster they are than in the entry
-// before: the time of the whole stage in both. None where nothing of it ran, or a trace is missing.
+// How much faster the kernels of `checkpoint` are than what did their work in the entry before: the
+// same nodes, and where a kernel is a whole stage's all of that stage. None where none of them ran,
+// or a trace is missing.
 std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
                                     const std::string& checkpoint);
 

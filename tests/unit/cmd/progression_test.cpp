@@ -24,7 +24,7 @@ ProgressionEntry entry_of(std::string checkpoint, ProgressionTest test) {
     return entry;
 }
 
-const ProgressionTest kBefore = test_of({100, 50, 100}, {{"ffn_in", "plain", 10}});
+const ProgressionTest kBefore = test_of({100, 50, 100}, {{"ffn_in", "ffn_in", "plain", 10}});
 
 // A round in which the machine was slow does not count for or against.
 TEST(Gain, compares_rates_of_one_round) {
@@ -45,28 +45,35 @@ TEST(Verdict, keeps_what_is_faster_as_an_operator_and_in_the_whole) {
     auto verdict = [&](std::vector<double> samples_ts, std::vector<StepFacts::Group> groups) {
         return verdict_of(before, entry_of("fused", test_of(std::move(samples_ts), groups)));
     };
-    const std::vector<StepFacts::Group> faster = {{"ffn_in", "fused", 5}},
-                                        slower = {{"ffn_in", "fused", 12}};
+    const std::vector<StepFacts::Group> faster = {{"ffn_in", "ffn_in", "fused", 5}},
+                                        slower = {{"ffn_in", "ffn_in", "fused", 12}};
     EXPECT_EQ(verdict({120, 60, 120}, faster), "keep");
     EXPECT_EQ(verdict({120, 60, 120}, slower), "drop: no gain beyond the spread")
         << "the whole gained by something else";
     EXPECT_EQ(verdict({101, 49, 102}, faster), "drop: no gain beyond the spread");
     EXPECT_EQ(verdict({90, 45, 90}, faster), "drop: slower in tg16");
-    EXPECT_EQ(verdict({120, 60, 120}, {{"ffn_in", "plain", 5}}), "drop: none of its kernels ran");
+    EXPECT_EQ(verdict({120, 60, 120}, {{"ffn_in", "ffn_in", "plain", 5}}),
+              "drop: none of its kernels ran");
 
     ProgressionEntry wrong = entry_of("fused", test_of({120, 60, 120}, faster));
     wrong.fault = "matmul: 1 rows: row 0, column 3";
     EXPECT_EQ(verdict_of(before, wrong), "drop: matmul: 1 rows: row 0, column 3");
 }
 
-// The time of a whole stage, whatever else it calls.
-TEST(OperatorGain, is_that_of_the_stages_which_have_its_kernels) {
-    const ProgressionTest before =
-        test_of({1}, {{"ffn_in", "matvec", 10}, {"ffn_in", "plain", 4}, {"attn", "plain", 50}});
-    const ProgressionTest after = test_of({1}, {{"ffn_in", "fused", 7}, {"attn", "plain", 70}});
-    EXPECT_DOUBLE_EQ(operator_gain(before, after, "fused").value(), 2);
-    EXPECT_FALSE(operator_gain(before, after, "gemm").has_value());
-    ProgressionTest untraced = after;
+// A fused stage is compared with all that it replaces; an op with the same op.
+TEST(OperatorGain, is_of_the_nodes_that_have_its_kernels) {
+    const ProgressionTest before = test_of({1}, {{"ffn_in", "matmul", "matvec", 10},
+                                                 {"ffn_in", "swiglu", "plain", 4},
+                                                 {"attn", "attention", "plain", 50}});
+    const ProgressionTest fused =
+        test_of({1}, {{"ffn_in", "ffn_in", "fused", 7}, {"attn", "attention", "plain", 70}});
+    EXPECT_DOUBLE_EQ(operator_gain(before, fused, "fused").value(), 2);
+    EXPECT_FALSE(operator_gain(before, fused, "gemm").has_value());
+    const ProgressionTest row_ops = test_of({1}, {{"ffn_in", "matmul", "matvec", 30},
+                                                  {"ffn_in", "swiglu", "row_ops", 1},
+                                                  {"attn", "attention", "plain", 50}});
+    EXPECT_DOUBLE_EQ(operator_gain(before, row_ops, "row_ops").value(), 4);
+    ProgressionTest untraced = fused;
     untraced.facts.reset();
     EXPECT_FALSE(operator_gain(before, untraced, "fused").has_value());
 }
@@ -74,8 +81,8 @@ TEST(OperatorGain, is_that_of_the_stages_which_have_its_kernels) {
 TEST(Progression, gains_add_up_from_the_first_checkpoint_on) {
     const std::vector<ProgressionEntry> entries = {
         entry_of("plain", kBefore),
-        entry_of("matvec", test_of({200, 100, 200}, {{"ffn_in", "matvec", 5}})),
-        entry_of("fused", test_of({300, 150, 300}, {{"ffn_in", "fused", 4}}))};
+        entry_of("matvec", test_of({200, 100, 200}, {{"ffn_in", "ffn_in", "matvec", 5}})),
+        entry_of("fused", test_of({300, 150, 300}, {{"ffn_in", "ffn_in", "fused", 4}}))};
     const Json json = progression_json(entries, Json::object());
     EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["gain"], 1.5);
     EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["cumulative_gain"], 3);
