@@ -204,7 +204,7 @@ const Outputs& CheckRun::reference_of(const Tables& reference, const std::string
 void CheckRun::run_case(const Subject& subject, std::vector<Finding>& findings) {
     const Standard standard = subject.standard(subject, check_.c);
     const Outputs got = run_->run(subject.tables, place_.one, place_.device);
-    Finding agrees{.claim = Claim::kAgrees, .operands = standard.operands};
+    Finding agrees{.claim = Claim::kAgrees};
     const Outputs& want = reference_of(subject.reference, standard.operands);
     agrees.difference = judge(check_.c, standard, want, got);
     agrees.fault = agrees.difference.fault;

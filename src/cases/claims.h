@@ -38,7 +38,6 @@ struct Finding {
     std::string fault{};      // empty: the claim holds; else where it first does not
     Difference difference{};  // kAgrees: from the reference
     double from_exact = 0;    // kAgrees: relative L2 from ref/ on operands that nobody rounds
-    std::string operands{};   // kAgrees: as in Standard
 };
 
 // Where checks run: on the host with several numbers of threads, or on a device.

@@ -20,8 +20,8 @@ struct Standard {
     // Of all elements together: where an operand's last bits tip how another one is rounded, which
     // is much of a single element. 0: not judged.
     float relative_l2 = 0;
-    // To what a kernel rounds what it multiplies: "f32" where nothing is rounded, "int8", "bf16".
-    // What the reference gives of a case depends on this alone.
+    // To what a kernel rounds what it multiplies, weight by weight: "f32" where nothing is rounded,
+    // "int8 bf16". What the reference gives of a case depends on this alone.
     std::string operands = std::string(kNotRounded);
 };
 

@@ -154,14 +154,11 @@ Standard standard_of_matmul(const Subject& subject, const Case& c) {
     const bool by_class = has_entry(subject.tables.ops.matmul, "gemm");
     const auto& kernels = *static_cast<const cpu::Kernels*>(subject.tables.kernels);
     standard.operands.clear();
-    std::string_view before;
     for (const CaseWeight& w : c.weights) {
         const cpu::Operands operands =
             cpu::operands_of(kernels, by_class ? c.row_class : RowClass::kDecode, w.format);
-        const std::string_view name = kOperandNames[static_cast<size_t>(operands)];
-        if (name == before) continue;
-        standard.operands += (before.empty() ? "" : " ") + std::string(name);
-        before = name;
+        if (!standard.operands.empty()) standard.operands += ' ';
+        standard.operands += kOperandNames[static_cast<size_t>(operands)];
     }
     return standard;
 }
