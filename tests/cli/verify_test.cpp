@@ -117,12 +117,12 @@ TEST(Verify, ends_at_ctrl_c) {
     Setting setting;
     const auto start = std::chrono::steady_clock::now();
     setting.interrupt_when = [&] {
-        return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300);
+        return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(1500);
     };
     const Result result = run({"verify", "--device", "cpu", "-q"}, setting);
     EXPECT_EQ(result.status, 130);
     EXPECT_EQ(result.err, "");
-    EXPECT_NE(result.out.find("embed_rows at"), std::string::npos) << result.out;
+    EXPECT_EQ(result.out.rfind("kernel ", 0), 0u) << result.out;
 }
 
 }  // namespace
