@@ -8,12 +8,19 @@
 
 namespace ridge {
 
+// Columns that a text of UTF-8 takes, where each character takes one: what fmt pads by.
+static size_t width_of(const std::string& text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    }));
+}
+
 std::string aligned_table(const std::vector<std::vector<std::string>>& rows, size_t n_left) {
     CHECK(!rows.empty());
     std::vector<size_t> widths(rows.front().size(), 3);  // of a rule's cell, at the least
     for (const auto& row : rows) {
         CHECK(row.size() == widths.size());
-        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
+        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], width_of(row[i]));
     }
     auto line_of = [&](const std::vector<std::string>& row) {
         std::string line = "|";

@@ -341,7 +341,7 @@ class OpBench {
 
     std::string table() const {
         std::vector<std::vector<std::string>> rows = {
-            {"operator", "checkpoint", "us", "+-", "GB/s", "GFLOP/s", "times plain"}};
+            {"operator", "checkpoint", "us", "±", "GB/s", "GFLOP/s", "times plain"}};
         for (const CaseResult& result : results_) {
             for (const OpResult& one : result.results) {
                 const double ns = median_of(one.samples_ns);

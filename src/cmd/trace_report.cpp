@@ -6,9 +6,8 @@
 #include <numeric>
 
 #include "base/json.h"
-#include "base/printable.h"
+#include "cmd/aligned_table.h"
 #include "cmd/build_info.h"
-#include "cmd/fallbacks.h"
 #include "cmd/machine_json.h"
 #include "cmd/model_json.h"
 
@@ -34,30 +33,6 @@ std::string time_text(double ns) {
 
 std::string kernel_text(const NodeGroup& group) {
     return fmt::format("{} by {}", group.node, group.checkpoint);
-}
-
-// A table in Markdown whose columns line up: the first ones to the left, the others to the right.
-std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t n_left) {
-    std::vector<size_t> widths(rows.front().size());
-    for (const auto& row : rows) {
-        for (size_t i = 0; i < row.size(); i++) widths[i] = std::max(widths[i], row[i].size());
-    }
-    auto line_of = [&](const std::vector<std::string>& row) {
-        std::string line = "|";
-        for (size_t i = 0; i < row.size(); i++) {
-            line += i < n_left ? fmt::format(" {:<{}} |", row[i], widths[i])
-                               : fmt::format(" {:>{}} |", row[i], widths[i]);
-        }
-        return line + "\n";
-    };
-    std::string text = line_of(rows.front()) + "|";
-    for (size_t i = 0; i < widths.size(); i++) {
-        text += i < n_left ? ":" + std::string(widths[i] + 1, '-') + "|"
-                           : std::string(widths[i] + 1, '-') + ":|";
-    }
-    text += "\n";
-    for (size_t i = 1; i < rows.size(); i++) text += line_of(rows[i]);
-    return text;
 }
 
 std::vector<std::string> row_of(const NodeGroup& group, double step_ns, double read_gbps) {
@@ -181,7 +156,7 @@ std::string step_table(const TracedStepKind& step, double read_gbps) {
     std::string text =
         fmt::format("{}: {}, {:.1f} tok/s (median of {})\n\n", step.name(), time_text(step_ns),
                     1e9 * static_cast<double>(step.n_tokens()) / step_ns, profile.n_samples());
-    text += aligned(rows, 3);
+    text += aligned_table(rows, 3);
     text += fmt::format(
         "\n{} dispatches; threads wait {:.1f} % of the time; weights {:.3f} MB, KV {:.3f} MB, "
         "rows between kernels {:.3f} MB\n",
@@ -208,7 +183,7 @@ std::string replay_table(const TracedStepKind& step, double read_gbps) {
     return fmt::format("alone, in a {}: {}; within the whole step they take {} (median of {})\n\n",
                        step.name(), time_text(alone_ns), time_text(within_ns),
                        step.alone.n_samples()) +
-           aligned(rows, 3);
+           aligned_table(rows, 3);
 }
 
 Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t step) {
@@ -259,7 +234,7 @@ std::string attribution_table(std::span<const TracedCheckpoint> checkpoints, siz
     rows.insert(rows.end(), {total, dispatches, idle, activations});
     const TracedCheckpoint& last = checkpoints.back();
     std::string text =
-        fmt::format("{}, by checkpoints\n\n", last.steps[step].name()) + aligned(rows, 1);
+        fmt::format("{}, by checkpoints\n\n", last.steps[step].name()) + aligned_table(rows, 1);
     if (a.next_gap.empty() || last.steps[step].n_prompt > 0) return text;
     return text + fmt::format("\nthe next gap: {}, {} above what its bytes take\n", a.next_gap,
                               time_text(a.next_gap_ns));
