@@ -36,8 +36,10 @@ constexpr int64_t kMaxRows = 4096, kMaxDepth = int64_t{1} << 20;
 constexpr int64_t kMaxParallel = 256;
 constexpr std::string_view kOracle = "ref", kPlain = "plain";
 
-// A sample runs an operator over and over for about so long.
+// A sample runs an operator over and over for about so long, and looks at the clock in runs of so
+// long: many calls of the fastest.
 constexpr double kSampleMs = 20;
+constexpr int64_t kRunNs = 20'000;
 
 // Weights and caches of a step come from memory: copies of them that together are several times the
 // last cache take turns. Of memory they may have so much.
@@ -300,30 +302,37 @@ class OpBench {
         if (session_->case_device() != nullptr) session_->case_device()->wait();
     }
 
-    // Mean time of a call, in ns.
+    // Time of a call, in ns. On the CPU the median over runs of calls: a mean over the sample would
+    // hold whatever else the system ran meanwhile. A GPU's calls are waited for all together.
     double sample(const Case& c, std::deque<CaseRun>& copies) {
         wait();
         // A sampler writes over its logits: each call gets new ones, outside of the clock.
         const bool needs_reset = c.op == Op::kSample;
-        Timer all;
-        int64_t n_calls = 0, spent_ns = 0;
+        const bool waits_at_end = session_->case_device() != nullptr && !needs_reset;
+        std::vector<double> runs_ns;  // a call of each, on average
+        int64_t n_calls = 0, n_of_run = 0, run_ns = 0;
+        const Timer all;
         for (size_t i = 0; all.elapsed_ms() < kSampleMs || i < copies.size(); i++) {
             CaseRun& copy = copies[i % copies.size()];
             if (needs_reset) {
                 copy.reset();
                 wait();
-                const Timer timer;
-                copy.run_op();
-                wait();
-                spent_ns += timer.elapsed_ns();
-            } else {
-                copy.run_op();
             }
-            n_calls++;
+            const Timer timer;
+            copy.run_op();
+            if (needs_reset) wait();
+            run_ns += timer.elapsed_ns();
+            n_calls++, n_of_run++;
+            if (run_ns < kRunNs) continue;
+            runs_ns.push_back(static_cast<double>(run_ns) / static_cast<double>(n_of_run));
+            n_of_run = run_ns = 0;
         }
         wait();
-        if (!needs_reset) spent_ns = all.elapsed_ns();
-        return static_cast<double>(spent_ns) / static_cast<double>(n_calls);
+        if (waits_at_end) {
+            return static_cast<double>(all.elapsed_ns()) / static_cast<double>(n_calls);
+        }
+        if (runs_ns.empty()) return static_cast<double>(run_ns) / static_cast<double>(n_of_run);
+        return median_of(std::move(runs_ns));
     }
 
     static double plain_ns(const CaseResult& result) {
