@@ -62,6 +62,7 @@ Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
     std::vector<double> ratios;
     for (size_t i = 0; i < n; i++) ratios.push_back(after.samples_ts[i] / before.samples_ts[i]);
     Gain gain;
+    gain.n_rounds = n;
     gain.median = median_of(ratios);
     for (double& ratio : ratios) ratio = std::abs(ratio - gain.median);
     gain.spread = median_of(ratios);
@@ -82,18 +83,20 @@ std::optional<double> operator_gain(const ProgressionTest& before, const Progres
 
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry) {
     if (!entry.fault.empty()) return "drop: " + entry.fault;
-    bool ran = false, traced = false;
+    bool ran = false, traced = false, has_spread = false;
     std::string loss;
     for (size_t i = 0; i < entry.tests.size(); i++) {
         const auto as_operator = operator_gain(before.tests[i], entry.tests[i], entry.checkpoint);
         const Gain whole = gain_of(before.tests[i], entry.tests[i]);
         traced = traced || entry.tests[i].facts.has_value();
+        has_spread = has_spread || whole.n_rounds > 1;
         ran = ran || as_operator.has_value();
         const bool faster_operator = !entry.tests[i].facts || (as_operator && *as_operator > 1);
         if (faster_operator && whole.is_clear()) return "keep";
         if (whole.is_loss()) loss = entry.tests[i].name;
     }
     if (traced && !ran) return "drop: none of its kernels ran";
+    if (!has_spread) return "unknown: one round has no spread";
     if (!loss.empty()) return "drop: slower in " + loss;
     return "drop: no gain beyond the spread";
 }

@@ -42,8 +42,10 @@ struct ProgressionEntry {
 struct Gain {
     double median = 1;
     double spread = 0;  // median of the rounds' distances from it
-    bool is_clear() const { return median - 1 > spread; }
-    bool is_loss() const { return 1 - median > spread; }
+    size_t n_rounds = 0;
+    // One round has no spread: whether it shows anything cannot be told.
+    bool is_clear() const { return n_rounds > 1 && median - 1 > spread; }
+    bool is_loss() const { return n_rounds > 1 && 1 - median > spread; }
 };
 Gain gain_of(const ProgressionTest& before, const ProgressionTest& after);
 
@@ -54,7 +56,7 @@ std::optional<double> operator_gain(const ProgressionTest& before, const Progres
                                     const std::string& checkpoint);
 
 // "keep", or "drop: " and why: correct, faster as an operator, and in the whole model by more than
-// the spread, for one of the tests.
+// the spread, for one of the tests. "unknown: " where one round leaves it open.
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry);
 
 // About the model and the machine: the fields that every benchmark's JSON has.

@@ -55,6 +55,9 @@ TEST(Verdict, keeps_what_is_faster_as_an_operator_and_in_the_whole) {
     EXPECT_EQ(verdict({120, 60, 120}, {{"ffn_in", "ffn_in", "plain", 5}}),
               "drop: none of its kernels ran");
 
+    EXPECT_EQ(verdict({250}, faster), "unknown: one round has no spread");
+    EXPECT_EQ(verdict({250}, {{"ffn_in", "ffn_in", "plain", 5}}), "drop: none of its kernels ran");
+
     ProgressionEntry wrong = entry_of("fused", test_of({120, 60, 120}, faster));
     wrong.fault = "matmul: 1 rows: row 0, column 3";
     EXPECT_EQ(verdict_of(before, wrong), "drop: matmul: 1 rows: row 0, column 3");
