@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/system.h"
 
 namespace ridge {
@@ -42,16 +43,18 @@ Key key_of(const BenchResult& result, Axis axis) {
             test_name(test), result.type_k + " " + result.type_v, result.model.n_threads};
 }
 
+template <class Member>
+bool differs(const std::vector<Key>& keys, Member Key::*member) {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const Key& other) { return other.*member != keys.front().*member; });
+}
+
 std::string name_of(const Key& key, const std::vector<Key>& keys) {
-    auto differs = [&](auto member) {
-        return std::any_of(keys.begin(), keys.end(),
-                           [&](const Key& other) { return other.*member != key.*member; });
-    };
     std::string name = key.test;
-    if (differs(&Key::model)) name += " " + key.model;
-    if (differs(&Key::checkpoint)) name += " " + key.checkpoint;
-    if (differs(&Key::cache)) name += " " + key.cache;
-    if (differs(&Key::n_threads)) name += fmt::format(" {} threads", key.n_threads);
+    if (differs(keys, &Key::model)) name += " " + key.model;
+    if (differs(keys, &Key::checkpoint)) name += " " + key.checkpoint;
+    if (differs(keys, &Key::cache)) name += " " + key.cache;
+    if (differs(keys, &Key::n_threads)) name += " " + counted(key.n_threads, "thread");
     return name;
 }
 
@@ -91,11 +94,17 @@ SeriesPlot bench_plot(std::span<const BenchResult> results) {
     }
     SeriesPlot plot;
     const BenchResult& first = results.front();
-    plot.title = axis == Axis::kSize ? "Tokens a second by size of the weights"
-                                     : "Tokens a second of " + last_part(first.model.path);
-    plot.subtitle = fmt::format("{}, {} threads, checkpoint {}",
-                                first.model.gpu.empty() ? cpu_name() : first.model.gpu,
-                                first.model.n_threads, first.model.checkpoint);
+    plot.title = "Tokens a second";
+    if (axis == Axis::kSize) {
+        plot.title += " by size of the weights";
+    } else if (!differs(keys, &Key::model)) {
+        plot.title += " of " + last_part(first.model.path);
+    }
+    plot.subtitle = first.model.gpu.empty() ? cpu_name() : first.model.gpu;
+    if (!differs(keys, &Key::n_threads)) {
+        plot.subtitle += ", " + counted(first.model.n_threads, "thread");
+    }
+    if (!differs(keys, &Key::checkpoint)) plot.subtitle += ", checkpoint " + first.model.checkpoint;
     plot.x_label = axis == Axis::kDepth      ? "positions in the cache before"
                    : axis == Axis::kParallel ? "sequences in one step"
                                              : "weights, GB";
@@ -108,7 +117,7 @@ SeriesPlot bench_plot(std::span<const BenchResult> results) {
         plot.series.push_back(series);
         if (!walls.contains(key)) continue;
         Series& wall = walls[key];
-        wall.name = "the wall of " + key.test;
+        wall.name = "the wall of " + series.name;
         wall.is_wall = true;
         std::stable_sort(wall.points.begin(), wall.points.end(), by_x);
         plot.series.push_back(wall);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "cmd/bench_report.h"
 #include "cmd/step_profile.h"
 
@@ -15,9 +16,10 @@ SeriesPlot progression_plot(const std::vector<ProgressionEntry>& entries,
                              last_part(about.at("model_filename").get<std::string>()));
     const Json& machine = about.at("machine");
     plot.subtitle = fmt::format(
-        "{}, {} threads; median of {} rounds",
+        "{}, {}; median of {}",
         machine.value("gpu", "").empty() ? machine.value("cpu", "") : machine.value("gpu", ""),
-        about.at("n_threads").get<int64_t>(), about.at("n_rounds").get<int64_t>());
+        counted(about.at("n_threads").get<int64_t>(), "thread"),
+        counted(about.at("n_rounds").get<int64_t>(), "round"));
     plot.y_label = fmt::format("times {}", entries.front().checkpoint);
     for (const ProgressionEntry& entry : entries) plot.x_names.push_back(entry.checkpoint);
     const std::vector<ProgressionTest>& tests = entries.front().tests;

@@ -99,6 +99,28 @@ TEST(BenchPlot, counts_tokens_of_all_sequences) {
     EXPECT_NEAR(plot.series[1].points[1].y, 80, 0.1) << "eight share the weights";
 }
 
+// Over a picture stands what all of it shares, at a line what is its own.
+TEST(BenchPlot, says_of_each_line_what_differs) {
+    std::vector<BenchResult> results = {
+        result_at(0, 1, 0, 200'000'000), result_at(64, 1, 0, 250'000'000),
+        result_at(0, 1, 0, 300'000'000), result_at(64, 1, 0, 350'000'000)};
+    for (BenchResult& result : results) {
+        result.model.n_threads = 1;
+        result.model.checkpoint = "fused";
+    }
+    results[2].model.checkpoint = results[3].model.checkpoint = "plain";
+    SeriesPlot plot = bench_plot(results);
+    EXPECT_EQ(plot.title, "Tokens a second of m.gguf");
+    EXPECT_TRUE(plot.subtitle.ends_with(", 1 thread")) << plot.subtitle;
+    ASSERT_EQ(plot.series.size(), 4u);
+    EXPECT_EQ(plot.series[2].name, "tg1 plain");
+    EXPECT_EQ(plot.series[3].name, "the wall of tg1 plain");
+    results[2].model.path = results[3].model.path = "/models/other.gguf";
+    plot = bench_plot(results);
+    EXPECT_EQ(plot.title, "Tokens a second");
+    EXPECT_EQ(plot.series[2].name, "tg1 other.gguf plain");
+}
+
 TEST(BenchPlot, needs_something_that_differs) {
     const std::vector<BenchResult> same = {result_at(0, 1, 0, 1), result_at(0, 1, 64, 1)};
     EXPECT_NE(error_of([&] { bench_plot(same); }).find("--plot: expected results of two or more"),
