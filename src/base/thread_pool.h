@@ -31,7 +31,7 @@ class LoopRecord {
         return threads_[static_cast<size_t>(thread)].spans;
     }
     int n_threads() const { return static_cast<int>(threads_.size()); }
-    int64_t n_loops() const { return n_loops_; }
+    int64_t n_loops() const { return n_loops_; }  // those that the caller ran alone among them
 
   private:
     friend class ThreadPool;

@@ -64,9 +64,10 @@ void StepDump::add(const NodeSpan& span, std::string_view stage) {
     entries_.push_back(std::move(entry));
 }
 
-void StepDump::finish(std::span<const Token> tokens, int64_t first_position) {
+void StepDump::finish(std::span<const Token> tokens, int64_t first_position, int n_sequences) {
     Json index;
     index["step"] = step_name_;
+    index["n_sequences"] = n_sequences;
     index["first_position"] = first_position;
     index["tokens"] = std::vector<Token>(tokens.begin(), tokens.end());
     index["nodes"] = entries_;

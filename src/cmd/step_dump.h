@@ -23,8 +23,9 @@ class StepDump {
 
     // A call that has ended, while its result is in memory. Calls without a result are passed over.
     void add(const NodeSpan& span, std::string_view stage);
-    // tokens [first_position + rows]: of the whole sequence up to the step's last row.
-    void finish(std::span<const Token> tokens, int64_t first_position);
+    // tokens [first_position + rows]: of the first of the step's sequences, up to its last row.
+    // Rows of files are those of the first sequence, then those of the others.
+    void finish(std::span<const Token> tokens, int64_t first_position, int n_sequences);
 
     size_t n_files() const { return n_files_; }
 

@@ -44,7 +44,7 @@ class StepProfile {
     // Of all threads' time, the share in which they waited: workers outside of loops, the caller
     // for the last pieces of a loop.
     double idle_share() const;
-    int64_t n_dispatches() const { return n_dispatches_; }  // loops that threads were told of
+    int64_t n_dispatches() const { return n_dispatches_; }  // loops over the pool
     Work work() const;                                      // of all groups
     // Rows that kernels read and write: what they hand on to each other goes through memory twice.
     int64_t activation_bytes() const { return work().activation_bytes; }

@@ -279,7 +279,7 @@ class Tracer {
         for (int64_t i = 0; i < first + (is_prompt ? kind.n_prompt : 1); i++) {
             tokens.push_back(session.token_at(0, i));
         }
-        files.finish(tokens, first);
+        files.finish(tokens, first, is_prompt ? 1 : kind.n_parallel);
         status_.clear();
         if (!options_.quiet) {
             say(fmt::format("wrote {} files of a {} to {}", files.n_files(), kind.name(),

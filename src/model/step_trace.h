@@ -31,8 +31,8 @@ struct NodeSpan {
 };
 
 // What happened in one step of a model, call by call, in the order in which calls began. For steps
-// of another model, another trace. A backend fills it
-// where a batch asks for it (Batch::trace), and for nothing else does its work differently.
+// of another model, another trace. A backend fills it where a batch asks for it (Batch::trace), and
+// does its work no differently.
 class StepTrace {
   public:
     // Called by Node: whether the call is to be made, then around it.
@@ -46,7 +46,7 @@ class StepTrace {
     std::span<const NodeSpan> spans() const { return spans_; }
     int64_t begin_ns() const { return begin_ns_; }
     int64_t elapsed_ns() const { return end_ns_ - begin_ns_; }
-    // When threads worked: every loop is a dispatch to all of them.
+    // When threads worked: every loop is a dispatch.
     const LoopRecord& loops() const { return loops_; }
 
     // Called as a call has ended, while its result is there.

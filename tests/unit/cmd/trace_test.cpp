@@ -19,13 +19,22 @@
 namespace ridge {
 namespace {
 
+void pass_ns(int64_t ns) {
+    const int64_t end_ns = monotonic_ns() + ns;
+    while (monotonic_ns() < end_ns) {
+    }
+}
+
 // A step of two layers, each a stage of a default body that calls an op twice, and of a fused stage
 // that calls the op once and does something itself.
 class TracedHost {
   public:
     TracedHost() {
         for (Layer& layer : layers_) layer.index = static_cast<int>(&layer - layers_);
-        op_.set("plain", [](Step& s) { s.pool.parallel_for(8, 1, [](int64_t, int64_t, int) {}); });
+        op_.set("plain", [](Step& s) {
+            s.pool.parallel_for(8, 1, [](int64_t, int64_t, int) {});
+            if (n_calls_until_slow_-- == 0) pass_ns(kSlowNs);
+        });
         whole_.set("ops", [](Step& s, const Layer&) {
             (*op_of_)(s);
             (*op_of_)(s);
@@ -34,7 +43,11 @@ class TracedHost {
         op_of_ = &op_;
     }
 
-    const StepTrace& run() {
+    static constexpr int64_t kSlowNs = 50'000'000;
+
+    // Of the op's calls, three a layer, one may be slow; -1: none.
+    const StepTrace& run(int slow_call = -1) {
+        n_calls_until_slow_ = slow_call;
         Step step = host_.step();
         TracedStep traced(&trace_, host_.pool);
         step.trace = &trace_;
@@ -49,6 +62,7 @@ class TracedHost {
     using Op = Node<void(Step&)>;
     using Stage = Node<void(Step&, const Layer&)>;
 
+    static inline int n_calls_until_slow_ = -1;
     static inline const Op* op_of_ = nullptr;
     HostStep host_;
     StepTrace trace_;
@@ -92,9 +106,7 @@ TEST(StepProfile, threads_that_have_no_work_wait) {
     StepTrace trace;
     {
         TracedStep traced(&trace, pool);
-        const int64_t end_ns = monotonic_ns() + 2'000'000;
-        while (monotonic_ns() < end_ns) {
-        }
+        pass_ns(2'000'000);
     }
     EXPECT_NEAR(idle_share_of(trace), 0.5, 1e-9) << "the caller worked all the time";
 }
@@ -173,13 +185,27 @@ TEST(StepDump, lists_what_it_wrote) {
     span.work.out = matrix.rows();
     dump.add(span, "attn_in");
     const std::vector<Token> tokens = {5, 6};
-    dump.finish(tokens, 1);
+    dump.finish(tokens, 1, 4);
     const Json index = parse_json(folder.read("deep/er/index.json"), "index");
     EXPECT_EQ(index["tokens"], Json({5, 6}));
     EXPECT_EQ(index["first_position"], 1);
+    EXPECT_EQ(index["n_sequences"], 4);
     ASSERT_EQ(index["nodes"].size(), 1u);
     EXPECT_EQ(index["nodes"][0]["file"], "0000.layer3.attn_in.matmul.npy");
     EXPECT_EQ(folder.read("deep/er/0000.layer3.attn_in.matmul.npy"), npy_of(matrix.rows()));
+}
+
+// Each step is held up in another stage: medians of stages know nothing of it, that of steps does.
+TEST(StepTable, tells_where_medians_leave_a_part_of_the_step_out) {
+    TracedHost host;
+    TracedStepKind step;
+    step.profile.add(host.run());
+    EXPECT_EQ(step_table(step, 1).find("disturbed"), std::string::npos) << "one sample is all";
+    TracedStepKind disturbed;
+    for (int slow_call : {-1, 0, 2}) disturbed.profile.add(host.run(slow_call));
+    EXPECT_GE(disturbed.profile.median_ns(), TracedHost::kSlowNs);
+    const std::string table = step_table(disturbed, 1);
+    EXPECT_NE(table.find("disturbed: the rows' medians together are "), std::string::npos) << table;
 }
 
 // Checkpoints side by side: the gap is measured from what bytes take at the wall's rate.
