@@ -25,8 +25,14 @@ std::vector<Work> own_work(std::span<const NodeSpan> spans) {
     std::vector<Work> own;
     for (const NodeSpan& span : spans) own.push_back(span.work);
     for (const NodeSpan& span : spans) {
-        if (span.parent < 0) continue;
-        Work& parent = own[static_cast<size_t>(span.parent)];
+        // Default bodies have no work of their own: what they call is a part of whatever called
+        // them.
+        int at = span.parent;
+        while (at >= 0 && is_default_body(spans[static_cast<size_t>(at)].checkpoint)) {
+            at = spans[static_cast<size_t>(at)].parent;
+        }
+        if (at < 0) continue;
+        Work& parent = own[static_cast<size_t>(at)];
         auto take = [](int64_t& from, int64_t n) { from = std::max<int64_t>(0, from - n); };
         take(parent.weight_bytes, span.work.weight_bytes);
         take(parent.kv_bytes, span.work.kv_bytes);

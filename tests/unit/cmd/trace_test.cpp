@@ -101,6 +101,24 @@ TEST(StepProfile, counts_calls_and_work_once_over_all_layers) {
     }
 }
 
+// An override of a layer that runs the default stages has nothing left to itself.
+TEST(StepProfile, counts_work_below_a_default_body_once) {
+    ThreadPool pool(1);
+    StepTrace trace;
+    {
+        TracedStep traced(&trace, pool);
+        trace.begin("layer", "plain", {}, {}, {.weight_bytes = 100});
+        trace.begin("layer", "stages", {}, {}, {});
+        trace.begin("ffn_in", "ops", {}, {}, {});
+        trace.begin("matmul", "gemm", {}, {}, {.weight_bytes = 100});
+        for (int i = 0; i < 4; i++) trace.end();
+    }
+    StepProfile profile;
+    profile.add(trace);
+    EXPECT_EQ(profile.groups().size(), 2u);
+    EXPECT_EQ(profile.work().weight_bytes, 100);
+}
+
 TEST(StepProfile, threads_that_have_no_work_wait) {
     ThreadPool pool(2);
     StepTrace trace;
