@@ -1,5 +1,8 @@
 #include "cmd/bench_compare.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -24,8 +27,11 @@ Json results_in(std::string_view text, const std::string& path) {
 }
 
 double rate_in(const Json& result) {
+    constexpr double kLeast = 1e-9, kMost = 1e12;  // others are no rates
     for (const char* key : {"median_ts", "avg_ts"}) {
-        if (result.contains(key) && result[key].is_number()) return result[key];
+        if (!result.contains(key) || !result[key].is_number()) continue;
+        const double rate = result[key];
+        return rate >= kLeast && rate <= kMost ? rate : 0;
     }
     return 0;
 }
@@ -53,7 +59,8 @@ OlderResults OlderResults::parse(std::string_view text, const std::string& path)
         entry.type_k = text_in(result, "type_k"), entry.type_v = text_in(result, "type_v");
         entry.test = {number_in(result, "n_prompt", 0), number_in(result, "n_gen", 0),
                       number_in(result, "n_depth", 0),
-                      static_cast<int>(number_in(result, "n_parallel", 1))};
+                      static_cast<int>(std::clamp<int64_t>(number_in(result, "n_parallel", 1), -1,
+                                                           std::numeric_limits<int>::max()))};
         entry.n_threads = number_in(result, "n_threads", 0);
         older.entries_.push_back(std::move(entry));
     }

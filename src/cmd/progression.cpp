@@ -155,10 +155,11 @@ class Progression {
         }
         for (int64_t round = 0; round < options_.n_rounds; round++) {
             for (size_t i = 0; i < entries_.size(); i++) {
-                time_once(entries_[round % 2 == 0 ? i : entries_.size() - 1 - i], round);
+                ProgressionEntry& entry = entries_[round % 2 == 0 ? i : entries_.size() - 1 - i];
+                time_once(entry, round);
+                trace(entry);
             }
         }
-        for (ProgressionEntry& entry : entries_) trace(entry);
         status_.clear();
         if (!options_.plot.empty()) {
             draw_plot(plot_of(progression_plot(entries_, about_)), options_.plot);
@@ -197,7 +198,7 @@ class Progression {
 
     void show(std::string_view what, const std::string& checkpoint) {
         const size_t n_all = entries_.size() * (static_cast<size_t>(options_.n_rounds) +
-                                                (options_.no_verify ? 1 : 2));
+                                                (options_.no_verify ? 0 : 1));
         status_.show(fmt::format("{} {},", what, checkpoint),
                      static_cast<double>(n_done_++) / static_cast<double>(n_all));
     }
@@ -245,11 +246,10 @@ class Progression {
         return name;
     }
 
-    // Dispatches, waiting and rows of a step: those of the tests in their order, the prompt's
-    // first. A step of a prompt is traced from position 0 on.
+    // Times, dispatches, waiting and rows of a step of each test. A step of a prompt is traced from
+    // position 0 on.
     void trace(ProgressionEntry& entry) {
         if (about_.at("device") != "cpu") return;
-        show("tracing", entry.checkpoint);
         std::vector<std::string> arguments = model_arguments(options_.open);
         arguments.insert(
             arguments.begin(),
@@ -259,7 +259,9 @@ class Progression {
         for (const Json& step : json.at("checkpoints").at(0).at("steps")) {
             const bool is_prompt = step.at("n_prompt") != 0;
             for (ProgressionTest& test : entry.tests) {
-                if (test.name.starts_with(is_prompt ? "pp" : "tg")) test.facts = facts_of(step);
+                if (test.name.starts_with(is_prompt ? "pp" : "tg")) {
+                    test.facts.push_back(facts_of(step));
+                }
             }
         }
     }

@@ -56,13 +56,37 @@ Json facts_json(const StepFacts& facts) {
 
 }  // namespace
 
+// How probable k or more heads are in n throws of a coin.
+static double tail_of_heads(int n, int k) {
+    double sum = 0, term = std::pow(0.5, n);  // of n heads
+    for (int heads = n; heads >= k; heads--) {
+        sum += term;
+        term *= static_cast<double>(heads) / (n - heads + 1);
+    }
+    return sum;
+}
+
+constexpr double kByChance = 0.05;
+
+bool Gain::is_clear() const {
+    return n_rounds >= kLeastRounds && tail_of_heads(n_rounds, n_faster) <= kByChance;
+}
+
+bool Gain::is_loss() const {
+    return n_rounds >= kLeastRounds && tail_of_heads(n_rounds, n_slower) <= kByChance;
+}
+
 Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
     const size_t n = std::min(before.samples_ts.size(), after.samples_ts.size());
     if (n == 0) return {};
     std::vector<double> ratios;
     for (size_t i = 0; i < n; i++) ratios.push_back(after.samples_ts[i] / before.samples_ts[i]);
     Gain gain;
-    gain.n_rounds = n;
+    gain.n_rounds = static_cast<int>(n);
+    for (double ratio : ratios) {
+        gain.n_faster += ratio > 1 ? 1 : 0;
+        gain.n_slower += ratio < 1 ? 1 : 0;
+    }
     gain.median = median_of(ratios);
     for (double& ratio : ratios) ratio = std::abs(ratio - gain.median);
     gain.spread = median_of(ratios);
@@ -71,34 +95,44 @@ Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
 
 std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
                                     const std::string& checkpoint) {
-    if (!before.facts || !after.facts) return {};
-    Places places;
-    for (const StepFacts::Group& group : after.facts->groups) {
-        if (group.checkpoint == checkpoint) places.emplace(group.stage, group.node);
+    std::vector<double> ratios;
+    for (size_t i = 0; i < std::min(before.facts.size(), after.facts.size()); i++) {
+        Places places;
+        for (const StepFacts::Group& group : after.facts[i].groups) {
+            if (group.checkpoint == checkpoint) places.emplace(group.stage, group.node);
+        }
+        const double now_ns = total_ns(after.facts[i], places);
+        if (now_ns > 0) ratios.push_back(total_ns(before.facts[i], places) / now_ns);
     }
-    const double now_ns = total_ns(*after.facts, places);
-    if (now_ns <= 0) return {};
-    return total_ns(*before.facts, places) / now_ns;
+    if (ratios.empty()) return {};
+    return median_of(std::move(ratios));
 }
 
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry) {
     if (!entry.fault.empty()) return "drop: " + entry.fault;
-    bool ran = false, traced = false, has_spread = false;
-    std::string loss;
+    bool ran = false, traced = false, enough = false;
+    std::string gain, loss;  // names of tests
     for (size_t i = 0; i < entry.tests.size(); i++) {
         const auto as_operator = operator_gain(before.tests[i], entry.tests[i], entry.checkpoint);
         const Gain whole = gain_of(before.tests[i], entry.tests[i]);
-        traced = traced || entry.tests[i].facts.has_value();
-        has_spread = has_spread || whole.n_rounds > 1;
+        traced = traced || !entry.tests[i].facts.empty();
+        enough = enough || whole.n_rounds >= kLeastRounds;
         ran = ran || as_operator.has_value();
-        const bool faster_operator = !entry.tests[i].facts || (as_operator && *as_operator > 1);
-        if (faster_operator && whole.is_clear()) return "keep";
-        if (whole.is_loss()) loss = entry.tests[i].name;
+        const bool faster_operator =
+            entry.tests[i].facts.empty() || (as_operator && *as_operator > 1);
+        auto add = [&](std::string& names) {
+            names += (names.empty() ? "" : ", ") + entry.tests[i].name;
+        };
+        if (faster_operator && whole.is_clear()) add(gain);
+        if (whole.is_loss()) add(loss);
     }
     if (traced && !ran) return "drop: none of its kernels ran";
-    if (!has_spread) return "unknown: one round has no spread";
-    if (!loss.empty()) return "drop: slower in " + loss;
-    return "drop: no gain beyond the spread";
+    if (!enough) return fmt::format("unknown: fewer than {} rounds", kLeastRounds);
+    if (!gain.empty() && !loss.empty()) {
+        return fmt::format("mixed: faster in {}, slower in {}", gain, loss);
+    }
+    if (!gain.empty()) return "keep";
+    return loss.empty() ? "drop: no gain beyond chance" : "drop: slower in " + loss;
 }
 
 namespace {
@@ -116,10 +150,13 @@ std::vector<std::string> row_of(const std::vector<ProgressionEntry>& entries, si
         row.push_back(fmt::format("{:.2f}", cumulative_gain(entries, i, t)));
         row.push_back(as_operator ? fmt::format("{:.2f}", *as_operator) : std::string("-"));
     }
-    if (!test.facts) return row;
-    row.push_back(std::to_string(test.facts->n_dispatches));
-    row.push_back(fmt::format("{:.2f}", 1e-6 * static_cast<double>(test.facts->activation_bytes)));
-    row.push_back(fmt::format("{:.0f}", 100 * test.facts->idle_share));
+    if (test.facts.empty()) return row;
+    row.push_back(std::to_string(test.facts.front().n_dispatches));
+    row.push_back(
+        fmt::format("{:.2f}", 1e-6 * static_cast<double>(test.facts.front().activation_bytes)));
+    std::vector<double> idle;
+    for (const StepFacts& facts : test.facts) idle.push_back(facts.idle_share);
+    row.push_back(fmt::format("{:.0f}", 100 * median_of(std::move(idle))));
     return row;
 }
 
@@ -130,7 +167,7 @@ std::string progression_table(const std::vector<ProgressionEntry>& entries) {
     const std::vector<ProgressionTest>& tests = entries.front().tests;
     for (size_t t = 0; t < tests.size(); t++) {
         std::vector<std::string> head = {"checkpoint", "tok/s", "gained", "so far", "its kernels"};
-        if (tests[t].facts) head.insert(head.end(), {"dispatches", "rows, MB", "wait, %"});
+        if (!tests[t].facts.empty()) head.insert(head.end(), {"dispatches", "rows, MB", "wait, %"});
         std::vector<std::vector<std::string>> rows = {head};
         for (size_t i = 0; i < entries.size(); i++) rows.push_back(row_of(entries, i, t));
         text += fmt::format("{}\n\n{}\n", tests[t].name, aligned_table(rows, 1));
@@ -172,7 +209,8 @@ nlohmann::ordered_json progression_json(const std::vector<ProgressionEntry>& ent
                 of_test["operator_gain"] = as_operator ? Json(*as_operator) : Json();
             }
             of_test["cumulative_gain"] = cumulative_gain(entries, i, t);
-            of_test["step"] = test.facts ? facts_json(*test.facts) : Json();
+            of_test["steps"] = Json::array();
+            for (const StepFacts& facts : test.facts) of_test["steps"].push_back(facts_json(facts));
             one["tests"].push_back(std::move(of_test));
         }
         json["checkpoints"].push_back(std::move(one));

@@ -27,7 +27,7 @@ struct StepFacts {
 struct ProgressionTest {
     std::string name;                // "pp128", "tg32"
     std::vector<double> samples_ts;  // [round]
-    std::optional<StepFacts> facts;  // none where a device cannot be traced
+    std::vector<StepFacts> facts;    // [round]; empty where a device cannot be traced
 };
 
 struct ProgressionEntry {
@@ -42,21 +42,23 @@ struct ProgressionEntry {
 struct Gain {
     double median = 1;
     double spread = 0;  // median of the rounds' distances from it
-    size_t n_rounds = 0;
-    // One round has no spread: whether it shows anything cannot be told.
-    bool is_clear() const { return n_rounds > 1 && median - 1 > spread; }
-    bool is_loss() const { return n_rounds > 1 && 1 - median > spread; }
+    int n_rounds = 0, n_faster = 0, n_slower = 0;
+    // A sign test: by chance alone so many rounds would be faster in one case of twenty at the
+    // most. Of fewer than kLeastRounds none is.
+    bool is_clear() const;
+    bool is_loss() const;
 };
+constexpr int kLeastRounds = 5;
 Gain gain_of(const ProgressionTest& before, const ProgressionTest& after);
 
 // How much faster the kernels of `checkpoint` are than what did their work in the entry before: the
-// same nodes, and where a kernel is a whole stage's all of that stage. None where none of them ran,
-// or a trace is missing.
+// same nodes, and where a kernel is a whole stage's all of that stage; the median over the rounds.
+// None where none of them ran, or a trace is missing.
 std::optional<double> operator_gain(const ProgressionTest& before, const ProgressionTest& after,
                                     const std::string& checkpoint);
 
-// "keep", or "drop: " and why: correct, faster as an operator, and in the whole model by more than
-// the spread, for one of the tests. "unknown: " where one round leaves it open.
+// "keep", or "drop: " and why: correct, and in one of the tests faster, its kernels and the whole
+// model. "mixed: " where another test is slower. "unknown: " where the rounds are too few.
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry);
 
 // About the model and the machine: the fields that every benchmark's JSON has.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -85,21 +86,28 @@ double median_of(std::vector<double> samples) {
 
 double idle_share_of(const StepTrace& trace) {
     const LoopRecord& loops = trace.loops();
-    std::map<int64_t, int64_t> end_of_loop;
+    CHECK(loops.n_threads() >= 1);
+    struct Loop {
+        int64_t begin_ns = std::numeric_limits<int64_t>::max(), end_ns = 0;
+    };
+    std::map<int64_t, Loop> all;
     int64_t waited_ns = 0;
     for (int thread = 0; thread < loops.n_threads(); thread++) {
         int64_t worked_ns = 0;
         for (const LoopRecord::Span& span : loops.spans(thread)) {
             worked_ns += span.end_ns - span.begin_ns;
-            int64_t& end = end_of_loop[span.loop];
-            end = std::max(end, span.end_ns);
+            Loop& loop = all[span.loop];
+            loop.begin_ns = std::min(loop.begin_ns, span.begin_ns);
+            loop.end_ns = std::max(loop.end_ns, span.end_ns);
         }
         if (thread > 0) waited_ns += trace.elapsed_ns() - worked_ns;
     }
-    // The caller's own last piece may have ended before the loop did.
+    // The caller's own last piece may have ended before the loop did; or it had none.
     for (const LoopRecord::Span& span : loops.spans(0)) {
-        waited_ns += end_of_loop[span.loop] - span.end_ns;
+        waited_ns += all[span.loop].end_ns - span.end_ns;
+        all.erase(span.loop);
     }
+    for (const auto& [number, loop] : all) waited_ns += loop.end_ns - loop.begin_ns;
     return static_cast<double>(waited_ns) /
            (static_cast<double>(trace.elapsed_ns()) * loops.n_threads());
 }

@@ -143,7 +143,11 @@ void check_early(TraceOptions& options) {
 
 class Tracer {
   public:
-    explicit Tracer(const TraceOptions& options) : options_(options), status_(!options.quiet) {}
+    // Files that cannot be written are errors before anything is timed.
+    explicit Tracer(const TraceOptions& options) : options_(options), status_(!options.quiet) {
+        if (!options.timeline.empty()) timeline_file_.emplace(options.timeline, true);
+        if (!options.dump.empty()) make_folders(options.dump);
+    }
 
     void run() {
         for (const std::string& checkpoint : options_.checkpoints) run_checkpoint(checkpoint);
@@ -214,13 +218,13 @@ class Tracer {
     }
 
     TracedStepKind trace_kind(BenchSession& session, TracedStepKind kind) {
-        sample(session, kind, kind.profile, kTimelineSteps);
-        if (!options_.replay.empty()) {
+        if (!options_.replay.empty()) {  // first, since it may be refused
             trace_.only = options_.replay;
             sample(session, kind, kind.alone, 0);
             trace_.only.clear();
             check_replayed(kind);
         }
+        sample(session, kind, kind.profile, kTimelineSteps);
         if (!options_.dump.empty()) dump(session, kind);
         return kind;
     }
@@ -288,9 +292,8 @@ class Tracer {
     }
 
     void write_timeline() {
-        FileWriter file(options_.timeline, true);
-        file.append(timeline_->text());
-        file.commit();
+        timeline_file_->append(timeline_->text());
+        timeline_file_->commit();
         status_.clear();
         if (!options_.quiet) say("wrote " + printable(options_.timeline));
     }
@@ -316,6 +319,7 @@ class Tracer {
     StatusLine status_;
     StepTrace trace_;
     std::optional<Timeline> timeline_;
+    std::optional<FileWriter> timeline_file_;
     std::vector<TracedCheckpoint> results_;
 };
 

@@ -35,12 +35,12 @@ TEST(Progression, times_every_checkpoint_in_every_round) {
         EXPECT_EQ(one["tests"][1]["test"], "tg4");
         for (const Json& test : one["tests"]) {
             EXPECT_EQ(test["samples_ts"].size(), 2u);
-            EXPECT_GT(test["step"]["n_dispatches"], 0);
-            EXPECT_GT(test["step"]["activation_bytes"], 0);
+            EXPECT_GT(test["steps"][0]["n_dispatches"], 0);
+            EXPECT_GT(test["steps"][0]["activation_bytes"], 0);
         }
     }
-    EXPECT_LT(json["checkpoints"][2]["tests"][1]["step"]["activation_bytes"],
-              json["checkpoints"][1]["tests"][1]["step"]["activation_bytes"])
+    EXPECT_LT(json["checkpoints"][2]["tests"][1]["steps"][0]["activation_bytes"],
+              json["checkpoints"][1]["tests"][1]["steps"][0]["activation_bytes"])
         << "fused stages hand on less";
 }
 
