@@ -33,11 +33,11 @@ std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
     std::unique_ptr<Engine> engine = Engine::open(
         options,
         [&](std::string_view what, double share) {
-            if (interrupted()) throw Interrupted();
+            stop_if_interrupted();
             status.show(what, share);
         },
         check);
-    if (interrupted()) throw Interrupted();
+    stop_if_interrupted();
     if (!quiet) {
         status.clear();
         for (const std::string& line : lines_of_device(engine->info())) say(line);

@@ -151,12 +151,9 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
     line.name("--compare", "FILE",
               "put the rates of an earlier run beside the new ones: what -o json or jsonl wrote",
               options.compare_path);
-    line.value("--plot", "FILE",
-               "draw the rates over depths, numbers of sequences or models: a .svg or a .png",
-               [&](Where where, const std::string& text) {
-                   check_plot(where, text);
-                   options.plot = text;
-               });
+    add_plot_option(line,
+                    "draw the rates over depths, numbers of sequences or models: a .svg or a .png",
+                    options.plot);
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
@@ -223,15 +220,7 @@ void check_early(BenchOptions& options) {
         options.older = OlderResults::parse(read_file(options.compare_path, kMaxResultBytes),
                                             options.compare_path);
     }
-    std::vector<std::string> known = checkpoint_names(options.open.device), wanted;
-    for (const std::string& name : options.checkpoints) {
-        if (name == "all") {
-            append(wanted, known);
-        } else {
-            wanted.push_back(name.empty() ? name : parse_choice("--checkpoint", name, known));
-        }
-    }
-    options.checkpoints = std::move(wanted);
+    options.checkpoints = expanded_checkpoints(options.checkpoints, options.open.device);
     for (const std::string& model : options.models) {
         ModelFile file = open_model_header(model);
         const Config config = read_config(file);
@@ -296,10 +285,6 @@ class Bench {
         BenchColumns columns = columns_of(options_.models, tests_, options_.n_ubatch);
         columns.compared = options_.older.has_value();
         return columns;
-    }
-
-    static void stop_if_interrupted() {
-        if (interrupted()) throw Interrupted();
     }
 
     // Of each sequence, as many as the tests take that have it.

@@ -86,25 +86,17 @@ bool parse(const std::vector<std::string>& arguments, OpsOptions& options) {
             0, kMaxDepth);
     numbers("-p,--n-prompt", "rows of a prompt's step, from position 0 on; 0: none (default: 128)",
             options.n_prompt, 0, kMaxRows);
-    line.value("-B,--n-parallel", "N",
-               "sequences of a decode step; 0: no decode steps (default: 1)",
-               [&](Where where, const std::string& text) {
-                   options.n_parallel = parse_integer(where, text, 0, kMaxParallel);
-               });
-    line.value("-r,--repetitions", "N", "samples of each, in turns (default: 5)",
-               [&](Where where, const std::string& text) {
-                   options.n_repetitions = parse_integer(where, text, 1, 1000);
-               });
+    add_integer_option(line, "-B,--n-parallel",
+                       "sequences of a decode step; 0: no decode steps (default: 1)",
+                       options.n_parallel, 0, kMaxParallel);
+    add_integer_option(line, "-r,--repetitions", "samples of each, in turns (default: 5)",
+                       options.n_repetitions, 1, 1000);
     line.section("Where");
     line.name("--device", "NAME", "device whose kernels run: auto (default), cpu, cuda:N",
               options.open.device, expected_devices);
     line.name("--cpu-isa", "NAME", "instruction set of the CPU's kernels (default: the best)",
               options.open.cpu_isa, [] { return "one of " + known_cpu_isas(); });
-    line.value("-t,--threads", "N",
-               "threads, 1 to 1024; default: the physical cores that this process may use",
-               [&](Where where, const std::string& text) {
-                   options.open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
-               });
+    add_threads_option(line, options.open);
     line.section("Output");
     line.flag("--json", "print one JSON object, with every sample", options.json);
     add_quiet_option(line, options.quiet);
@@ -221,10 +213,6 @@ class OpBench {
     static OpenOptions with_isa(OpenOptions open, const std::string& isa) {
         open.cpu_isa = isa;
         return open;
-    }
-
-    static void stop_if_interrupted() {
-        if (interrupted()) throw Interrupted();
     }
 
     void check_names() const {

@@ -254,7 +254,7 @@ class Evaluation {
     }
 
     void show_progress(int64_t index, int64_t at) {
-        if (interrupted()) throw Interrupted();
+        stop_if_interrupted();
         status_.show(fmt::format("evaluating window {} of {},", index + 1, windows_.n_windows()),
                      static_cast<double>(index * windows_.window + at) /
                          static_cast<double>(windows_.n_windows() * windows_.window));

@@ -93,11 +93,7 @@ void add_model_options(CommandLine& line, OpenOptions& open, std::string_view co
                [&open](Where where, const std::string& text) {
                    open.n_ctx = parse_integer(where, text, 0, kMaxInt);
                });
-    line.value("-t,--threads", "N",
-               "threads, 1 to 1024; default: the physical cores that this process may use",
-               [&open](Where where, const std::string& text) {
-                   open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
-               });
+    add_threads_option(line, open);
     add_cache_type_options(line, open);
     add_device_options(line, open);
     line.name("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",
@@ -108,6 +104,36 @@ void add_model_options(CommandLine& line, OpenOptions& open, std::string_view co
 void add_pre_option(CommandLine& line, std::string& pre) {
     line.name("--pre", "NAME", "pre-tokenizer, in place of the one that the file names", pre,
               [] { return std::string("the name of a pre-tokenizer"); });
+}
+
+void add_threads_option(CommandLine& line, OpenOptions& open) {
+    line.value("-t,--threads", "N",
+               "threads, 1 to 1024; default: the physical cores that this process may use",
+               [&open](Where where, const std::string& text) {
+                   open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
+               });
+}
+
+void add_integer_option(CommandLine& line, std::string_view names, std::string help,
+                        int64_t& target, int64_t min, int64_t max) {
+    line.value(names, "N", std::move(help),
+               [&target, min, max](Where where, const std::string& text) {
+                   target = parse_integer(where, text, min, max);
+               });
+}
+
+std::vector<std::string> expanded_checkpoints(const std::vector<std::string>& asked,
+                                              const std::string& device) {
+    const std::vector<std::string> known = checkpoint_names(device);
+    std::vector<std::string> names;
+    for (const std::string& name : asked) {
+        if (name == "all") {
+            names.insert(names.end(), known.begin(), known.end());
+        } else {
+            names.push_back(name.empty() ? name : parse_choice("--checkpoint", name, known));
+        }
+    }
+    return names;
 }
 
 void add_device_options(CommandLine& line, OpenOptions& open) {

@@ -21,6 +21,14 @@ std::string known_checkpoints();
 // -m alone, with what is said of it: for commands that do not run the model.
 void add_model_option(CommandLine& line, std::string& model);
 void add_pre_option(CommandLine& line, std::string& pre);
+void add_threads_option(CommandLine& line, OpenOptions& open);  // -t
+// A whole number from `min` to `max`.
+void add_integer_option(CommandLine& line, std::string_view names, std::string help,
+                        int64_t& target, int64_t min, int64_t max);
+// The names with "all" in place of which each of the device's stands; an empty one, the last of
+// them, stays. Error(kUsage) for one that the device does not have.
+std::vector<std::string> expanded_checkpoints(const std::vector<std::string>& asked,
+                                              const std::string& device);
 // --device, and how it works: --pin, --device-memory, --stream-weights, --cpu-isa, --no-repack.
 void add_device_options(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.

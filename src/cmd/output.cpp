@@ -53,6 +53,10 @@ void Output::flush() {
     if (error != 0) fail(error);
 }
 
+void stop_if_interrupted() {
+    if (interrupted()) throw Interrupted();
+}
+
 void say(std::string_view line) {
     write_error("ridge: " + std::string(line) + "\n");
 }

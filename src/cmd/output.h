@@ -12,6 +12,7 @@ struct ClosedPipe {};
 
 // Thrown where a signal ended what the program was doing: exit status interrupt_status().
 struct Interrupted {};
+void stop_if_interrupted();  // Interrupted where one has come
 
 // Standard output. Every write is checked: ClosedPipe where the reader has gone, Error for anything
 // else (a full disk). A signal does not cut one short.

@@ -178,6 +178,13 @@ std::string gnuplot_script(const Plot& plot, PlotFormat format) {
     return script + data_text(plot) + plot_text(plot);
 }
 
+void add_plot_option(CommandLine& line, std::string help, std::string& path) {
+    line.value("--plot", "FILE", std::move(help), [&path](Where where, const std::string& text) {
+        check_plot(where, text);
+        path = text;
+    });
+}
+
 void draw_plot(const Plot& plot, const std::string& path) {
     const PlotFormat format = path.ends_with(".svg") ? PlotFormat::kSvg : PlotFormat::kPng;
     const auto drawn = run_child({"gnuplot", "-"}, gnuplot_script(plot, format), kMaxPictureBytes);

@@ -17,6 +17,9 @@ enum class PlotFormat { kSvg, kPng };
 // before minutes go into what is to be drawn.
 PlotFormat check_plot(Where where, const std::string& path);
 
+// --plot, whose value check_plot() has seen.
+void add_plot_option(CommandLine& line, std::string help, std::string& path);
+
 struct PlotPoint {
     double x = 0, y = 0;
 };

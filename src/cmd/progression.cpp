@@ -45,11 +45,7 @@ bool parse(const std::vector<std::string>& arguments, ProgressionOptions& option
                      "ridge bench progression -m model.gguf -p 128 -n 16 -r 5");
     line.section("Model");
     add_model_option(line, options.open.model);
-    line.value("-t,--threads", "N",
-               "threads, 1 to 1024; default: the physical cores that this process may use",
-               [&](Where where, const std::string& text) {
-                   options.open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
-               });
+    add_threads_option(line, options.open);
     add_cache_type_options(line, options.open);
     line.value("--checkpoint", "NAMES",
                "entries of the device's list of kernels, in its order, each compared with the one "
@@ -60,31 +56,22 @@ bool parse(const std::vector<std::string>& arguments, ProgressionOptions& option
                });
     add_device_options(line, options.open);
     line.section("Tests");
-    auto number = [&](std::string_view names, std::string help, int64_t& target, int64_t min,
-                      int64_t max) {
-        line.value(names, "N", std::move(help),
-                   [&target, min, max](Where where, const std::string& text) {
-                       target = parse_integer(where, text, min, max);
-                   });
-    };
-    number("-p,--n-prompt", "tokens of a prompt; 0: none (default: 128)", options.n_prompt, 0,
-           kMaxTokens);
-    number("-n,--n-gen", "tokens to generate; 0: none (default: 16)", options.n_gen, 0, kMaxTokens);
-    number("-d,--n-depth", "positions that the cache holds before (default: 0)", options.n_depth, 0,
-           kMaxTokens);
-    number("-r,--rounds",
-           "rounds; each runs every checkpoint once, in a process of its own, in order and then "
-           "backwards (default: 5)",
-           options.n_rounds, 1, 1000);
+    add_integer_option(line, "-p,--n-prompt", "tokens of a prompt; 0: none (default: 128)",
+                       options.n_prompt, 0, kMaxTokens);
+    add_integer_option(line, "-n,--n-gen", "tokens to generate; 0: none (default: 16)",
+                       options.n_gen, 0, kMaxTokens);
+    add_integer_option(line, "-d,--n-depth", "positions that the cache holds before (default: 0)",
+                       options.n_depth, 0, kMaxTokens);
+    add_integer_option(
+        line, "-r,--rounds",
+        "rounds; each runs every checkpoint once, in a process of its own, in order and then "
+        "backwards (default: 5)",
+        options.n_rounds, 1, 1000);
     line.flag("--no-verify", "do not hold the checkpoints' kernels against the reference first",
               options.no_verify);
     line.section("Output");
     line.flag("--json", "print one JSON object, with every sample", options.json);
-    line.value("--plot", "FILE", "draw the gains: a .svg or a .png",
-               [&](Where where, const std::string& text) {
-                   check_plot(where, text);
-                   options.plot = text;
-               });
+    add_plot_option(line, "draw the gains: a .svg or a .png", options.plot);
     add_quiet_option(line, options.quiet);
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
@@ -177,10 +164,10 @@ class Progression {
   private:
     // Runs this very program; where it fails, its own words are the error.
     ChildResult child(std::vector<std::string> arguments, bool may_fail) {
-        if (interrupted()) throw Interrupted();
+        stop_if_interrupted();
         arguments.insert(arguments.begin(), program_path());
         std::optional<ChildResult> result = run_child(arguments, "", kMaxOutputBytes);
-        if (interrupted()) throw Interrupted();
+        stop_if_interrupted();
         if (!result) throw Error("bench progression: cannot start {}", printable(arguments[0]));
         if (result->status == 0 || may_fail) return std::move(*result);
         std::string why = result->errors.substr(0, result->errors.find('\n'));

@@ -53,36 +53,22 @@ bool parse(const std::vector<std::string>& arguments, RooflineOptions& options) 
                      "ridge roofline -m model.gguf --plot roofline.png");
     line.section("Model (without one the ceilings alone are measured)");
     add_model_option(line, options.open.model);
-    line.value("-t,--threads", "N",
-               "threads, 1 to 1024; default: the physical cores that this process may use",
-               [&](Where where, const std::string& text) {
-                   options.open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
-               });
+    add_threads_option(line, options.open);
     add_cache_type_options(line, options.open);
     line.name("--checkpoint", "NAME", "stop at this entry of the device's list of kernels",
               options.open.checkpoint, [] { return "one of " + known_checkpoints(); });
     add_device_options(line, options.open);
     line.section("Steps");
-    line.value("-p,--n-prompt", "N",
-               "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
-               [&](Where where, const std::string& text) {
-                   options.n_prompt = parse_integer(where, text, 0, kMaxPromptTokens);
-               });
-    line.value("-d,--n-depth", "N",
-               "positions that the cache holds before a decode step (default: 128)",
-               [&](Where where, const std::string& text) {
-                   options.n_depth = parse_integer(where, text, 0, kMaxTokens);
-               });
-    line.value("-B,--n-parallel", "N", "sequences of a decode step (default: 1)",
-               [&](Where where, const std::string& text) {
-                   options.n_parallel = parse_integer(where, text, 1, kMaxParallel);
-               });
+    add_integer_option(line, "-p,--n-prompt",
+                       "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
+                       options.n_prompt, 0, kMaxPromptTokens);
+    add_integer_option(line, "-d,--n-depth",
+                       "positions that the cache holds before a decode step (default: 128)",
+                       options.n_depth, 0, kMaxTokens);
+    add_integer_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1)",
+                       options.n_parallel, 1, kMaxParallel);
     line.section("Output");
-    line.value("--plot", "FILE", "draw it, by gnuplot, to a file that ends in .svg or .png",
-               [&](Where where, const std::string& text) {
-                   check_plot(where, text);
-                   options.plot = text;
-               });
+    add_plot_option(line, "draw it, by gnuplot, to a file that ends in .svg or .png", options.plot);
     line.flag("--json", "print one JSON object", options.json);
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     for (const char* name : {"--checkpoint", "--n-prompt", "--n-depth", "--n-parallel"}) {
@@ -91,10 +77,6 @@ bool parse(const std::vector<std::string>& arguments, RooflineOptions& options) 
     if (!line.parse(arguments)) return false;
     options.from_variables = line.from_variables();
     return true;
-}
-
-void stop_if_interrupted() {
-    if (interrupted()) throw Interrupted();
 }
 
 // A kind of step while it is measured.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "cmd/bench_report.h"
 #include "cmd/label_places.h"
 
 namespace ridge {
@@ -50,14 +51,6 @@ std::string formats_of(const PlacedKernel& kernel) {
         text += (text.empty() ? "" : ", ") + std::string(matrix.format);
     }
     return text;
-}
-
-std::string base_name(std::string_view path) {
-    const size_t end = path.find_last_not_of('/');
-    if (end == path.npos) return std::string(path);
-    const size_t slash = path.rfind('/', end);
-    const size_t begin = slash == path.npos ? 0 : slash + 1;
-    return std::string(path.substr(begin, end + 1 - begin));
 }
 
 std::vector<Shown> shown_kernels(const RooflineResult& result) {
@@ -135,7 +128,7 @@ class Drawing {
             plot_.title = "Roofline";
             return;
         }
-        plot_.title = "Roofline of " + base_name(model.path);
+        plot_.title = "Roofline of " + last_part(model.path);
         plot_.subtitle +=
             fmt::format(", checkpoint {}; weights in {}", model.checkpoint, model.format);
     }

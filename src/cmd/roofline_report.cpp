@@ -11,6 +11,7 @@
 #include "cmd/build_info.h"
 #include "cmd/machine_json.h"
 #include "cmd/model_json.h"
+#include "cmd/step_json.h"
 
 namespace ridge {
 namespace {
@@ -145,16 +146,10 @@ Json kernel_json(const PlacedKernel& kernel) {
     json["stage"] = kernel.stage;
     json["node"] = kernel.node;
     json["checkpoint"] = kernel.checkpoint;
-    json["weights"] = Json::array();
-    for (const NodeGroup::Matrix& matrix : kernel.matrices) {
-        json["weights"].push_back(
-            {{"format", std::string(matrix.format)}, {"shape", {matrix.n_rows, matrix.n_cols}}});
-    }
+    json["weights"] = matrices_json(kernel.matrices);
     json["n_calls"] = kernel.n_calls;
-    json["bytes"] = {{"weights", kernel.work.weight_bytes},
-                     {"kv", kernel.work.kv_bytes},
-                     {"activations", kernel.work.activation_bytes},
-                     {"from", "counted"}};
+    json["bytes"] = bytes_json(kernel.work);
+    json["bytes"]["from"] = "counted";
     json["flops"] = kernel.work.flops;
     json["median_us"] = kernel.us;
     json["gbps"] = kernel.gbps;
@@ -177,10 +172,8 @@ Json step_json(const RooflineStep& step) {
     json["tok_s"] = step.tok_s();
     json["read_gbps"] = step.read_gbps;
     json["bound_tok_s"] = step.n_prompt > 0 ? Json() : Json(step.bound_tok_s());
-    json["bytes"] = {{"weights", step.work.weight_bytes},
-                     {"kv", step.work.kv_bytes},
-                     {"activations", step.work.activation_bytes},
-                     {"from", "counted"}};
+    json["bytes"] = bytes_json(step.work);
+    json["bytes"]["from"] = "counted";
     json["flops"] = step.work.flops;
     json["traced_us"] = step.traced_us;
     json["between_us"] = step.between_us;
@@ -193,10 +186,7 @@ Json step_json(const RooflineStep& step) {
 }  // namespace
 
 std::string RooflineStep::name() const {
-    if (n_prompt > 0) return fmt::format("prompt step of {} tokens", n_prompt);
-    return fmt::format("decode step of {} at position {}",
-                       n_parallel == 1 ? "1 sequence" : fmt::format("{} sequences", n_parallel),
-                       n_depth);
+    return step_name(n_prompt, n_parallel, n_depth);
 }
 
 double RooflineStep::tok_s() const {

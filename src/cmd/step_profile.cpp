@@ -8,17 +8,16 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "cmd/bench_report.h"
 #include "format/tensor.h"
 #include "model/tables.h"
 
 namespace ridge {
 namespace {
 
-// Within one layer these names are stages'; whatever lies outside of them is a stage of its own.
 bool is_stage(std::string_view node) {
-    constexpr std::string_view kStages[] = {"attn_in", "attn",    "attn_out",
-                                            "ffn_in",  "ffn_out", "head"};
-    return std::find(std::begin(kStages), std::end(kStages), node) != std::end(kStages);
+    const auto stages = stage_names();
+    return std::find(stages.begin(), stages.end(), node) != stages.end();
 }
 
 // What is left of a call's work when that of the calls within it is counted there.
@@ -52,6 +51,12 @@ void add(Work& sum, const Work& part) {
 
 }  // namespace
 
+std::span<const std::string_view> stage_names() {
+    static constexpr std::string_view kStages[] = {"attn_in", "attn",    "attn_out",
+                                                   "ffn_in",  "ffn_out", "head"};
+    return kStages;
+}
+
 std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span) {
     const NodeSpan* at = &span;
     while (!is_stage(at->node) && at->parent >= 0) at = &spans[static_cast<size_t>(at->parent)];
@@ -76,12 +81,15 @@ std::string weights_text(const Work& work) {
     return text;
 }
 
-double median_of(std::vector<double> samples) {
-    CHECK(!samples.empty());
-    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-    std::nth_element(samples.begin(), middle, samples.end());
-    if (samples.size() % 2 == 1) return *middle;
-    return (*middle + *std::max_element(samples.begin(), middle)) / 2;
+std::string step_name(int64_t n_prompt, int n_parallel, int64_t n_depth) {
+    if (n_prompt > 0) return fmt::format("prompt step of {} tokens", n_prompt);
+    return fmt::format("decode step of {} at position {}",
+                       n_parallel == 1 ? "1 sequence" : fmt::format("{} sequences", n_parallel),
+                       n_depth);
+}
+
+double median_of(const std::vector<double>& samples) {
+    return spread_of(samples).median;
 }
 
 double idle_share_of(const StepTrace& trace) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,10 +61,15 @@ class StepProfile {
 // "2 x Q4_0 [8192, 2048]", "Q4_K [2048, 2048], Q6_K [512, 2048]"
 std::string weights_text(const Work& work);
 
+// The stages of a layer and the head, in their order.
+std::span<const std::string_view> stage_names();
 // The stage that a call is of, by its name; of a node outside of stages its own.
 std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span);
 
-double median_of(std::vector<double> samples);  // of at least one
+// "prompt step of 512 tokens"; where n_prompt is 0 "decode step of 1 sequence at position 128".
+std::string step_name(int64_t n_prompt, int n_parallel, int64_t n_depth);
+
+double median_of(const std::vector<double>& samples);  // of at least one
 // Of the time of all threads, the share in which they waited: see StepProfile::idle_share.
 double idle_share_of(const StepTrace& trace);
 

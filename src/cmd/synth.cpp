@@ -57,7 +57,7 @@ int synth_command(const std::vector<std::string>& arguments) {
     catch_interrupts();
     StatusLine status(!quiet);
     write_synth(name, format, seed, path, force, [&](double share) {
-        if (interrupted()) throw Interrupted();
+        stop_if_interrupted();
         status.show("writing " + path, share);
     });
     status.clear();

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "base/system.h"
 #include "base/timer.h"
+#include "cases/case.h"
 #include "cmd/answer.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
@@ -47,12 +48,11 @@ struct TraceOptions {
     FromVariables from_variables;
 };
 
-const std::vector<std::string>& node_names() {
-    static const std::vector<std::string> kNames = {
-        "attn_in", "attn", "attn_out",  "ffn_in",    "ffn_out", "head", "embed_rows", "rms_norm",
-        "matmul",  "rope", "kv_append", "attention", "swiglu",  "add",  "sample",
-    };
-    return kNames;
+// What can be replayed: a stage or an op.
+std::vector<std::string> node_names() {
+    std::vector<std::string> names(stage_names().begin(), stage_names().end());
+    for (int i = 0; i < kNumOps; i++) names.emplace_back(op_name(static_cast<Op>(i)));
+    return names;
 }
 
 bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
@@ -62,11 +62,7 @@ bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
                      "ridge trace -m model.gguf --timeline step.json");
     line.section("Model");
     add_model_option(line, options.open.model);
-    line.value("-t,--threads", "N",
-               "threads, 1 to 1024; default: the physical cores that this process may use",
-               [&](Where where, const std::string& text) {
-                   options.open.n_threads = static_cast<int>(parse_integer(where, text, 1, 1024));
-               });
+    add_threads_option(line, options.open);
     add_cache_type_options(line, options.open);
     line.value("--checkpoint", "NAMES",
                "entries of the device's list of kernels to stop at, compared group by group; all: "
@@ -77,25 +73,17 @@ bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
                });
     add_device_options(line, options.open);
     line.section("Steps");
-    line.value("-p,--n-prompt", "N",
-               "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
-               [&](Where where, const std::string& text) {
-                   options.n_prompt = parse_integer(where, text, 0, kMaxPromptTokens);
-               });
-    line.value("-d,--n-depth", "N",
-               "positions that the cache holds before a decode step (default: 128)",
-               [&](Where where, const std::string& text) {
-                   options.n_depth = parse_integer(where, text, 0, kMaxTokens);
-               });
-    line.value("-B,--n-parallel", "N", "sequences of a decode step (default: 1)",
-               [&](Where where, const std::string& text) {
-                   options.n_parallel = parse_integer(where, text, 1, kMaxParallel);
-               });
-    line.value("-r,--repetitions", "N",
-               "samples of each step (default: 3 to 50, as 2 seconds allow)",
-               [&](Where where, const std::string& text) {
-                   options.n_repetitions = parse_integer(where, text, 1, 1000);
-               });
+    add_integer_option(line, "-p,--n-prompt",
+                       "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
+                       options.n_prompt, 0, kMaxPromptTokens);
+    add_integer_option(line, "-d,--n-depth",
+                       "positions that the cache holds before a decode step (default: 128)",
+                       options.n_depth, 0, kMaxTokens);
+    add_integer_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1)",
+                       options.n_parallel, 1, kMaxParallel);
+    add_integer_option(line, "-r,--repetitions",
+                       "samples of each step (default: 3 to 50, as 2 seconds allow)",
+                       options.n_repetitions, 1, 1000);
     line.value("--replay", "NODES",
                "time these stages or ops alone too, as they follow on one another over the layers",
                [&](Where where, const std::string& text) {
@@ -117,17 +105,8 @@ bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
 
 // What can be refused is refused before the model is opened.
 void check_early(TraceOptions& options) {
-    const std::vector<std::string> known = checkpoint_names(options.open.device);
-    std::vector<std::string> wanted;
-    for (const std::string& name : options.checkpoints) {
-        if (name == "all") {
-            wanted.insert(wanted.end(), known.begin(), known.end());
-        } else {
-            wanted.push_back(parse_choice("--checkpoint", name, known));
-        }
-    }
-    if (wanted.empty()) wanted.emplace_back();
-    options.checkpoints = std::move(wanted);
+    if (options.checkpoints.empty()) options.checkpoints.emplace_back();
+    options.checkpoints = expanded_checkpoints(options.checkpoints, options.open.device);
     if (options.timeline == "-") {
         throw Error(ErrorKind::kUsage, "--timeline -: expected the name of a file");
     }
@@ -162,10 +141,6 @@ class Tracer {
     }
 
   private:
-    static void stop_if_interrupted() {
-        if (interrupted()) throw Interrupted();
-    }
-
     void run_checkpoint(const std::string& checkpoint) {
         OpenOptions open = options_.open;
         open.checkpoint = checkpoint;

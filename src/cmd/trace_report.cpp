@@ -10,13 +10,10 @@
 #include "cmd/build_info.h"
 #include "cmd/machine_json.h"
 #include "cmd/model_json.h"
+#include "cmd/step_json.h"
 
 namespace ridge {
 namespace {
-
-std::string counted_sequences(int n) {
-    return n == 1 ? "1 sequence" : fmt::format("{} sequences", n);
-}
 
 double gbps_of(const Work& work, double ns) {
     return ns > 0 ? static_cast<double>(work.bytes()) / ns : 0;
@@ -76,11 +73,6 @@ std::string fallback_lines(const StepProfile& profile) {
     return text;
 }
 
-// The nodes of a layer in their order, whatever order groups came in.
-constexpr std::string_view kGroupOrder[] = {
-    "embed_rows", "attn_in", "attn", "attn_out", "ffn_in", "ffn_out", "head", "sample",
-};
-
 double ns_of_group(const StepProfile& profile, std::string_view name) {
     double ns = 0;
     for (const NodeGroup& group : profile.groups()) {
@@ -97,14 +89,6 @@ int64_t bytes_of_group(const StepProfile& profile, std::string_view name) {
     return n;
 }
 
-Json bytes_json(const Work& work) {
-    Json json;
-    json["weights"] = work.weight_bytes;
-    json["kv"] = work.kv_bytes;
-    json["activations"] = work.activation_bytes;
-    return json;
-}
-
 Json group_json(const NodeGroup& group) {
     Json json;
     json["stage"] = group.stage;
@@ -114,13 +98,7 @@ Json group_json(const NodeGroup& group) {
         json["skipped"] = group.skipped;
         json["reason"] = group.reason;
     }
-    json["weights"] = Json::array();
-    for (const NodeGroup::Matrix& matrix : group.matrices) {
-        Json weight;
-        weight["format"] = std::string(matrix.format);
-        weight["shape"] = {matrix.n_rows, matrix.n_cols};
-        json["weights"].push_back(std::move(weight));
-    }
+    json["weights"] = matrices_json(group.matrices);
     json["n_calls"] = group.n_calls;
     json["bytes"] = bytes_json(group.work);
     json["flops"] = group.work.flops;
@@ -149,8 +127,7 @@ Json profile_json(const StepProfile& profile) {
 }  // namespace
 
 std::string TracedStepKind::name() const {
-    if (n_prompt > 0) return fmt::format("prompt step of {} tokens", n_prompt);
-    return fmt::format("decode step of {} at position {}", counted_sequences(n_parallel), n_depth);
+    return step_name(n_prompt, n_parallel, n_depth);
 }
 
 std::string step_table(const TracedStepKind& step, double read_gbps) {
@@ -201,14 +178,16 @@ std::string replay_table(const TracedStepKind& step, double read_gbps) {
 
 Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t step) {
     Attribution result;
-    for (std::string_view name : kGroupOrder) result.groups.emplace_back(name);
-    result.groups.emplace_back("between");
+    result.groups.emplace_back("embed_rows");
+    for (std::string_view stage : stage_names()) result.groups.emplace_back(stage);
+    result.groups.emplace_back("sample");
     for (const TracedCheckpoint& one : checkpoints) {
         const StepProfile& profile = one.steps[step].profile;
         std::vector<double>& column = result.ns.emplace_back();
-        for (std::string_view name : kGroupOrder) column.push_back(ns_of_group(profile, name));
+        for (const std::string& name : result.groups) column.push_back(ns_of_group(profile, name));
         column.push_back(profile.between_ns());
     }
+    result.groups.emplace_back("between");
     const TracedCheckpoint& last = checkpoints.back();
     for (size_t i = 0; i < result.groups.size(); i++) {
         const auto bytes =

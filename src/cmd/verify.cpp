@@ -258,9 +258,6 @@ class Verify {
     static double share_of(const KernelWork& work) {
         return static_cast<double>(work.subjects.size() * work.checks.size());
     }
-    static void stop_if_interrupted() {
-        if (interrupted()) throw Interrupted();
-    }
     bool has_whole_checkpoints() const {
         for (const Checkpoint& checkpoint : session_.checkpoints()) {
             if (options_.filter.wants_checkpoint(checkpoint.name)) return true;
