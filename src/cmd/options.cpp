@@ -122,6 +122,18 @@ void add_integer_option(CommandLine& line, std::string_view names, std::string h
                });
 }
 
+void add_step_options(CommandLine& line, int64_t& n_prompt, int64_t& n_depth, int64_t& n_parallel) {
+    constexpr int64_t kMaxPrompt = 65536, kMaxDepth = int64_t{1} << 24, kMaxParallel = 256;
+    add_integer_option(line, "-p,--n-prompt",
+                       "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
+                       n_prompt, 0, kMaxPrompt);
+    add_integer_option(line, "-d,--n-depth",
+                       "positions that the cache holds before a decode step (default: 128)",
+                       n_depth, 0, kMaxDepth);
+    add_integer_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1)",
+                       n_parallel, 1, kMaxParallel);
+}
+
 std::vector<std::string> expanded_checkpoints(const std::vector<std::string>& asked,
                                               const std::string& device) {
     const std::vector<std::string> known = checkpoint_names(device);

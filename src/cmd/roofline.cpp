@@ -28,10 +28,6 @@
 namespace ridge {
 namespace {
 
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr int64_t kMaxPromptTokens = 65536;  // of one step
-constexpr int64_t kMaxParallel = 256;
-
 // In each turn, decode steps go on for so long, but there are no more than so many of them.
 constexpr double kDecodeMs = 100;
 constexpr int kMaxDecodeSteps = 20;
@@ -59,14 +55,7 @@ bool parse(const std::vector<std::string>& arguments, RooflineOptions& options) 
               options.open.checkpoint, [] { return "one of " + known_checkpoints(); });
     add_device_options(line, options.open);
     line.section("Steps");
-    add_integer_option(line, "-p,--n-prompt",
-                       "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
-                       options.n_prompt, 0, kMaxPromptTokens);
-    add_integer_option(line, "-d,--n-depth",
-                       "positions that the cache holds before a decode step (default: 128)",
-                       options.n_depth, 0, kMaxTokens);
-    add_integer_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1)",
-                       options.n_parallel, 1, kMaxParallel);
+    add_step_options(line, options.n_prompt, options.n_depth, options.n_parallel);
     line.section("Output");
     add_plot_option(line, "draw it, by gnuplot, to a file that ends in .svg or .png", options.plot);
     line.flag("--json", "print one JSON object", options.json);

@@ -27,9 +27,6 @@
 namespace ridge {
 namespace {
 
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr int64_t kMaxPromptTokens = 65536;  // of one step
-constexpr int64_t kMaxParallel = 256;
 constexpr int kTimelineSteps = 4;  // of each kind
 
 // A kind of step is sampled so often, where -r does not say: at least a few times, and no longer
@@ -73,14 +70,7 @@ bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
                });
     add_device_options(line, options.open);
     line.section("Steps");
-    add_integer_option(line, "-p,--n-prompt",
-                       "tokens of a prompt's step, from position 0 on; 0: none (default: 512)",
-                       options.n_prompt, 0, kMaxPromptTokens);
-    add_integer_option(line, "-d,--n-depth",
-                       "positions that the cache holds before a decode step (default: 128)",
-                       options.n_depth, 0, kMaxTokens);
-    add_integer_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1)",
-                       options.n_parallel, 1, kMaxParallel);
+    add_step_options(line, options.n_prompt, options.n_depth, options.n_parallel);
     add_integer_option(line, "-r,--repetitions",
                        "samples of each step (default: 3 to 50, as 2 seconds allow)",
                        options.n_repetitions, 1, 1000);
