@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,5 +21,30 @@ struct ChildResult {
 // the system does not start it, or it writes more than `max_bytes` to either stream.
 std::optional<ChildResult> run_child(const std::vector<std::string>& arguments,
                                      std::string_view input, size_t max_bytes);
+
+// Another program that stays, and is talked to in lines.
+class ChildTalk {
+  public:
+    // Starts it as run_child does, in a process group of its own, so that Ctrl-C on a terminal is
+    // this program's alone. `name` is what errors call it. Null where there is no such program.
+    static std::unique_ptr<ChildTalk> start(std::string name,
+                                            const std::vector<std::string>& arguments);
+    // Its input ends; where it has not ended a second later, or has failed, it is ended with its
+    // children.
+    ~ChildTalk();
+    ChildTalk(const ChildTalk&) = delete;
+
+    // Sends a line, and returns the next one that it writes, both without their ends. Error where
+    // it ends before (with the last line of its standard error), takes longer than `seconds`, or
+    // writes more than `max_bytes`. `idle` is called at least ten times a second meanwhile, and may
+    // throw. After an exception nothing more may be asked.
+    std::string ask(std::string_view line, double seconds, size_t max_bytes,
+                    const std::function<void()>& idle = {});
+
+  private:
+    struct State;
+    explicit ChildTalk(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+};
 
 }  // namespace ridge
