@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include "base/checked_math.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
 #include "base/thread_pool.h"
@@ -21,6 +23,7 @@
 #include "cmd/commands.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
+#include "cmd/peers.h"
 #include "cmd/values.h"
 #include "engine/bench_session.h"
 #include "engine/model_source.h"
@@ -34,6 +37,7 @@ namespace {
 constexpr int64_t kMaxTokens = int64_t{1} << 24;  // of a prompt, a generation, or a depth
 constexpr int64_t kMaxParallel = 256;
 constexpr uint64_t kMaxTests = 100'000;  // of one call: lists multiply
+constexpr std::string_view kSynthPrefix = "synth:";
 
 // Lists hold what was asked; an empty one stands for its default.
 struct BenchOptions {
@@ -46,6 +50,7 @@ struct BenchOptions {
     BenchFormat format = BenchFormat::kMarkdown;
     std::string compare_path, plot;
     std::optional<OlderResults> older;
+    PeerOptions peers;
     FromVariables from_variables;
 };
 
@@ -144,6 +149,7 @@ bool parse(const std::vector<std::string>& arguments, BenchOptions& options) {
              options.n_ubatch, 1, 65536);
     add_device_options(line, options.open);
     declare_tests(line, options);
+    add_peer_options(line, options.peers, PeerWork::kModels);
     line.section("Output");
     line.value(
         "-o,--output-format,--output", "FORMAT", "md (default), csv, json or jsonl",
@@ -221,7 +227,14 @@ void check_early(BenchOptions& options) {
                                             options.compare_path);
     }
     options.checkpoints = expanded_checkpoints(options.checkpoints, options.open.device);
+    check_peers(options.peers, PeerWork::kModels);
     for (const std::string& model : options.models) {
+        if (!options.peers.names.empty() && model.starts_with(kSynthPrefix)) {
+            throw Error(ErrorKind::kUsage,
+                        "--peer {}: it reads files, expected one in place of {}; ridge synth "
+                        "writes it to one",
+                        options.peers.names.front(), printable(model, 80));
+        }
         ModelFile file = open_model_header(model);
         const Config config = read_config(file);
         read_weights(file, config);
@@ -284,6 +297,7 @@ class Bench {
     BenchColumns columns() const {
         BenchColumns columns = columns_of(options_.models, tests_, options_.n_ubatch);
         columns.compared = options_.older.has_value();
+        columns.peers = !options_.peers.names.empty();
         return columns;
     }
 
@@ -302,6 +316,11 @@ class Bench {
     }
 
     void run_tests(const Opening& opening) {
+        // Before Ridge's own thread is pinned, which they would inherit.
+        const int n_threads =
+            opening.open.n_threads > 0 ? opening.open.n_threads : default_n_threads();
+        peers_ = start_peers(options_.peers, PeerWork::kModels, {n_threads, opening.open.pin},
+                             stop_if_interrupted);
         auto session = BenchSession::open(
             opening.open, n_positions(), opening.n_ubatch,
             [&](std::string_view what, double share) {
@@ -318,8 +337,9 @@ class Bench {
                 if (said_.insert(line).second) say(line);
             }
         }
+        const std::vector<std::string> abouts = open_in_peers(opening, session->info());
         for (const BenchTest& test : tests_) {
-            BenchResult result = time_test(*session, test);
+            BenchResult result = time_test(*session, test, abouts);
             result.type_k = opening.open.cache_type_k, result.type_v = opening.open.cache_type_v;
             result.n_ubatch = session->info().n_step_rows;
             if (options_.older) result.compared_ts = options_.older->rate_of(result);
@@ -330,22 +350,108 @@ class Bench {
         }
     }
 
-    BenchResult time_test(BenchSession& session, const BenchTest& test) {
+    // The model in each of them; what they say of themselves and of it.
+    std::vector<std::string> open_in_peers(const Opening& opening, const ModelInfo& model) {
+        std::vector<std::string> abouts;
+        for (Peer& peer : peers_) {
+            status_.show(fmt::format("opening the model in {},", peer.name()), 0);
+            Json request;
+            request["request"] = "model";
+            request["path"] = opening.open.model;
+            request["device"] = model.device == "cpu" ? "cpu" : "cuda";
+            request["type_k"] = opening.open.cache_type_k;
+            request["type_v"] = opening.open.cache_type_v;
+            request["n_ubatch"] = model.n_step_rows;
+            request["n_positions"] = n_positions();
+            Json about = peer.about();
+            about.update(peer.ask(request));
+            abouts.push_back(dump_json(about));
+        }
+        return abouts;
+    }
+
+    BenchResult time_test(BenchSession& session, const BenchTest& test,
+                          const std::vector<std::string>& abouts) {
         BenchResult result;
         result.model = session.info();
         result.test = test;
         result.time_s = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
                             .count();
+        for (size_t p = 0; p < peers_.size(); p++) {
+            result.peers.push_back({peers_[p].name(), abouts[p], {}, {}});
+        }
         session.fill(test.n_parallel, test.n_depth,
                      [&](std::string_view what, double share) { status_.show(what, share); });
-        if (!options_.no_warmup) time_once(session, test, 0);
+        fill_peers(session, test);
+        const Json request = peer_request(session, test);
+        if (!options_.no_warmup) {
+            time_once(session, test, 0);
+            for (size_t p = 0; p < peers_.size(); p++) time_peer(p, request, result);
+            for (PeerResult& peer : result.peers) peer.samples_ns.clear();
+        }
         measure_walls(session, result);
         for (int64_t i = 1; i <= options_.n_repetitions; i++) {
+            // In order and backwards in turns, since neighbours in time have a machine alike.
+            const bool forward = i % 2 == 1;
+            for (size_t p = peers_.size(); !forward && p > 0; p--)
+                time_peer(p - 1, request, result);
             result.samples_ns.push_back(time_once(session, test, i));
             measure_walls(session, result);
+            for (size_t p = 0; forward && p < peers_.size(); p++) time_peer(p, request, result);
         }
         return result;
+    }
+
+    // The positions that the caches hold before, of the same tokens.
+    void fill_peers(const BenchSession& session, const BenchTest& test) {
+        if (peers_.empty()) return;
+        Json request;
+        request["request"] = "fill";
+        request["tokens"] = Json::array();
+        for (int s = 0; s < test.n_parallel; s++) {
+            request["tokens"].push_back(tokens_of(session, s, 0, test.n_depth));
+        }
+        for (Peer& peer : peers_) {
+            status_.show(fmt::format("filling the cache of {},", peer.name()), 0);
+            peer.ask(request);
+        }
+    }
+
+    static std::vector<Token> tokens_of(const BenchSession& session, int sequence, int64_t begin,
+                                        int64_t n) {
+        std::vector<Token> tokens;
+        for (int64_t i = 0; i < n; i++) tokens.push_back(session.token_at(sequence, begin + i));
+        return tokens;
+    }
+
+    Json peer_request(const BenchSession& session, const BenchTest& test) const {
+        Json request;
+        if (peers_.empty()) return request;
+        request["request"] = "test";
+        request["n_depth"] = test.n_depth;
+        request["prompt"] = tokens_of(session, 0, test.n_depth, test.n_prompt);
+        request["first"] = Json::array();  // of each sequence that generates
+        for (int s = 0; s < test.n_parallel; s++) {
+            request["first"].push_back(session.token_at(s, test.n_depth + test.n_prompt));
+        }
+        request["n_gen"] = test.n_gen;
+        return request;
+    }
+
+    // One sample of a peer. Of a prompt alone it may say which token it drew.
+    void time_peer(size_t p, const Json& request, BenchResult& result) {
+        stop_if_interrupted();
+        PeerResult& peer = result.peers[p];
+        status_.show(
+            fmt::format("timing {} in {},", test_name(result.test), peer.name),
+            static_cast<double>(n_done_) / static_cast<double>(tests_.size() * openings_.size()));
+        Json answer;
+        peer.samples_ns.push_back(std::llround(peers_[p].ask_ns(request, &answer)));
+        const auto token = answer.find("token");
+        const bool is_told = token != answer.end() && token->is_number_integer();
+        if (result.test.n_gen > 0 || !is_told || drawn_ < 0) return;
+        peer.same_token = *token == drawn_;
     }
 
     static void measure_walls(BenchSession& session, BenchResult& result) {
@@ -362,7 +468,7 @@ class Bench {
             static_cast<double>(test.n_prompt) / static_cast<double>(test.n_prompt + test.n_gen);
         Timer timer;
         timed_->part = prompt_part;
-        if (test.n_prompt > 0) session.prompt(test.n_depth, test.n_prompt);
+        if (test.n_prompt > 0) drawn_ = session.prompt(test.n_depth, test.n_prompt);
         timed_->before = prompt_part, timed_->part = 1 - prompt_part;
         if (test.n_gen > 0)
             session.decode(test.n_parallel, test.n_depth + test.n_prompt, test.n_gen);
@@ -410,6 +516,8 @@ class Bench {
     std::set<std::string> said_;  // of devices: each line once
     size_t n_done_ = 0;           // tests of all openings
     std::optional<Timed> timed_;
+    std::vector<Peer> peers_;  // of the opening that is timed
+    Token drawn_ = -1;         // after the last prompt
 };
 
 void bench(BenchOptions& options) {

@@ -58,9 +58,9 @@ std::string name_of(const Key& key, const std::vector<Key>& keys) {
     return name;
 }
 
-double rate_of(const BenchResult& result) {
-    std::vector<double> ns(result.samples_ns.begin(), result.samples_ns.end());
-    return 1e9 * static_cast<double>(result.test.n_tokens()) / spread_of(ns).median;
+double rate_of(const BenchTest& test, const std::vector<int64_t>& samples_ns) {
+    const std::vector<double> ns(samples_ns.begin(), samples_ns.end());
+    return 1e9 * static_cast<double>(test.n_tokens()) / spread_of(ns).median;
 }
 
 }  // namespace
@@ -87,9 +87,21 @@ SeriesPlot bench_plot(std::span<const BenchResult> results) {
         const Key key = key_of(result, axis);
         if (!rates.contains(key)) keys.push_back(key);
         const double x = x_of(result, axis);
-        rates[key].points.push_back({x, rate_of(result)});
+        rates[key].points.push_back({x, rate_of(result.test, result.samples_ns)});
         if (const double wall = wall_tok_s(result); wall > 0) {
             walls[key].points.push_back({x, wall});
+        }
+        for (const PeerResult& peer : result.peers) {
+            Key other = key;
+            other.checkpoint = peer.name;
+            if (!rates.contains(other)) keys.push_back(other);
+            std::vector<PlotPoint>& points = rates[other].points;
+            // Beside several checkpoints it was timed several times: the first counts.
+            if (std::any_of(points.begin(), points.end(),
+                            [&](const PlotPoint& point) { return point.x == x; })) {
+                continue;
+            }
+            points.push_back({x, rate_of(result.test, peer.samples_ns)});
         }
     }
     SeriesPlot plot;

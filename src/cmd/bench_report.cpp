@@ -12,14 +12,16 @@
 #include "cmd/build_info.h"
 #include "cmd/fallbacks.h"
 #include "cmd/machine_json.h"
+#include "cmd/peers.h"
 
 namespace ridge {
 namespace {
 
-std::vector<double> tokens_per_second(const BenchResult& result) {
+std::vector<double> tokens_per_second(const BenchTest& test,
+                                      const std::vector<int64_t>& samples_ns) {
     std::vector<double> rates;
-    auto n_tokens = static_cast<double>(result.test.n_tokens());
-    for (int64_t ns : result.samples_ns)
+    auto n_tokens = static_cast<double>(test.n_tokens());
+    for (int64_t ns : samples_ns)
         rates.push_back(n_tokens * 1e9 / static_cast<double>(std::max<int64_t>(ns, 1)));
     return rates;
 }
@@ -61,7 +63,7 @@ double read_wall(const BenchResult& result) {
 // on a shared machine the wall itself moves, from one second to the next.
 double share_of_wall(const BenchResult& result) {
     const double bytes = read_bytes_per_token(result.model, result.test);
-    const std::vector<double> rates = tokens_per_second(result);
+    const std::vector<double> rates = tokens_per_second(result.test, result.samples_ns);
     std::vector<double> shares;
     for (size_t i = 0; i < rates.size(); i++) {
         const double wall = (result.read_walls_gbps[i] + result.read_walls_gbps[i + 1]) / 2;
@@ -70,11 +72,35 @@ double share_of_wall(const BenchResult& result) {
     return spread_of(shares).median;
 }
 
+// How many times as fast Ridge was, round by round.
+RoundRatio times_as_fast(const BenchResult& result, const PeerResult& peer) {
+    return ratio_of({peer.samples_ns.begin(), peer.samples_ns.end()},
+                    {result.samples_ns.begin(), result.samples_ns.end()});
+}
+
+Json peer_fields(const BenchResult& result, const PeerResult& peer) {
+    const std::vector<double> rates = tokens_per_second(result.test, peer.samples_ns);
+    const Spread ts = spread_of(rates);
+    const RoundRatio ratio = times_as_fast(result, peer);
+    Json json;
+    json["peer"] = peer.name;
+    json["about"] = parse_json(peer.about, "a peer");
+    json["avg_ts"] = ts.mean;
+    json["stddev_ts"] = ts.stddev;
+    json["median_ts"] = ts.median;
+    json["ridge_times_as_fast"] = ratio.median;
+    json["ridge_times_as_fast_spread"] = ratio.spread;
+    json["same_token"] = peer.same_token ? Json(*peer.same_token) : Json();
+    json["samples_ns"] = peer.samples_ns;
+    json["samples_ts"] = rates;
+    return json;
+}
+
 // Everything there is to say of one result, in the order of the CSV's columns.
 Json fields_of(const BenchResult& result) {
     const ModelInfo& model = result.model;
     const BenchTest& test = result.test;
-    std::vector<double> rates = tokens_per_second(result);
+    std::vector<double> rates = tokens_per_second(result.test, result.samples_ns);
     std::vector<double> times(result.samples_ns.begin(), result.samples_ns.end());
     Spread ns = spread_of(times), ts = spread_of(rates);
     double bytes = bytes_per_token(model, test);
@@ -128,6 +154,11 @@ Json fields_of(const BenchResult& result) {
         json["compared_ts"] = found ? Json(*result.compared_ts) : Json();
         json["compared_ratio"] = found ? Json(ts.median / *result.compared_ts) : Json();
     }
+    if (result.peers.empty()) return json;
+    json["peers"] = Json::array();
+    for (const PeerResult& peer : result.peers) {
+        json["peers"].push_back(peer_fields(result, peer));
+    }
     return json;
 }
 
@@ -154,10 +185,10 @@ std::string csv_line(const Json& fields) {
     return line + "\n";
 }
 
-// Model, size, threads, checkpoint, KV, tokens of a prompt's step, test, three of numbers, and
-// those of an earlier run.
-using TableCells = std::array<std::string, 11>;
-constexpr size_t kUbatchColumn = 5, kComparedColumn = 10;
+// Model, size, threads, checkpoint or peer, KV, tokens of a prompt's step, test, three of numbers,
+// those of an earlier run, and how many times as fast as a peer.
+using TableCells = std::array<std::string, 12>;
+constexpr size_t kUbatchColumn = 5, kComparedColumn = 10, kPeersColumn = 11;
 
 // A line of the table: `pad(text, column)` gives a cell its width.
 template <class Pad>
@@ -166,6 +197,7 @@ std::string table_line(const TableCells& cells, const BenchColumns& columns, con
     for (size_t c = 0; c < cells.size(); c++) {
         if (c == kUbatchColumn && !columns.n_ubatch) continue;
         if (c == kComparedColumn && !columns.compared) continue;
+        if (c == kPeersColumn && !columns.peers) continue;
         line += pad(cells[c], c) + "|";
     }
     return line + "\n";
@@ -176,8 +208,8 @@ constexpr bool is_number(size_t column) {
 }
 
 std::string table_row(const TableCells& cells, const BenchColumns& columns) {
-    const std::array<int, 11> widths = {std::max(32, columns.model_width), 8, 7,  17, 10, 6,
-                                        std::max(18, columns.test_width),  8, 16, 17, 16};
+    const std::array<int, 12> widths = {std::max(32, columns.model_width), 8, 7,  17, 10, 6,
+                                        std::max(18, columns.test_width),  8, 16, 17, 16, 15};
     return table_line(cells, columns, [&](const std::string& text, size_t c) {
         return is_number(c) ? fmt::format(" {:>{}} ", text, widths[c])
                             : fmt::format(" {:<{}} ", text, widths[c]);
@@ -263,12 +295,13 @@ double share_of_link(const BenchResult& result) {
 
 void BenchReport::add_row(const BenchResult& result) {
     if (!begun_) {
-        output_.write(table_row({"model", "size", "threads", "checkpoint", "KV", "ubatch", "test",
-                                 "tok/s", "mean ± stddev", "of the read wall", "before"},
-                                columns_));
+        output_.write(
+            table_row({"model", "size", "threads", "checkpoint", "KV", "ubatch", "test", "tok/s",
+                       "mean ± stddev", "of the read wall", "before", "Ridge is"},
+                      columns_));
         output_.write(table_rule(columns_));
     }
-    Spread ts = spread_of(tokens_per_second(result));
+    Spread ts = spread_of(tokens_per_second(result.test, result.samples_ns));
     std::string wall;
     if (const double of_link = share_of_link(result); of_link > 0) {
         has_link_ = true;
@@ -299,8 +332,45 @@ void BenchReport::add_row(const BenchResult& result) {
          fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), wall,
          result.compared_ts.value_or(0) > 0
              ? fmt::format("{:.2f}: x {:.3f}", *result.compared_ts, ts.median / *result.compared_ts)
-             : std::string()},
+             : std::string(),
+         std::string()},
         columns_));
+    for (const PeerResult& peer : result.peers) add_peer_row(result, peer);
+}
+
+void BenchReport::add_peer_row(const BenchResult& result, const PeerResult& peer) {
+    const Spread ts = spread_of(tokens_per_second(result.test, peer.samples_ns));
+    const RoundRatio ratio = times_as_fast(result, peer);
+    const Json about = parse_json(peer.about, "a peer");
+    auto text_of = [&](const char* key) {
+        const auto found = about.find(key);
+        return found != about.end() && found->is_string() ? found->get<std::string>()
+                                                          : std::string();
+    };
+    output_.write(table_row(
+        {cell(name_of(result.model)), "", std::to_string(result.model.n_threads), cell(peer.name),
+         "", "", test_name(result.test), fmt::format("{:.2f}", ts.median),
+         fmt::format("{:.2f} ± {:.2f}", ts.mean, ts.stddev), "", "",
+         fmt::format("x {:.2f} ± {:.2f}", ratio.median, ratio.spread)},
+        columns_));
+    const std::string title = peer_title(about);
+    std::string note =
+        title.starts_with(peer.name) ? title : fmt::format("{}: {}", peer.name, title);
+    if (const std::string weights = text_of("weights"); !weights.empty()) {
+        note += fmt::format("; weights: {}", weights);
+    }
+    if (const std::string more = text_of("note"); !more.empty()) note += "; " + more;
+    auto say_once = [&](std::string line) {
+        auto& notes = peer_notes_;
+        if (std::find(notes.begin(), notes.end(), line) == notes.end()) {
+            notes.push_back(std::move(line));
+        }
+    };
+    say_once(note + ".");
+    if (peer.same_token == false) {
+        say_once(fmt::format("{}, {}: {} draws another token than Ridge.", name_of(result.model),
+                             test_name(result.test), peer.name));
+    }
 }
 
 std::string BenchReport::name_of(const ModelInfo& model) const {
@@ -335,6 +405,14 @@ void BenchReport::finish() {
         for (const std::string& note : notes_) {
             output_.write(
                 fmt::format("\nNot all kernels are the checkpoint's own: {}.\n", printable(note)));
+        }
+        if (!peer_notes_.empty()) {
+            output_.write(
+                "\nRidge is: how many times as fast as the peer, the median of the rounds' ratios "
+                "± their median distance from it.\n");
+        }
+        for (const std::string& note : peer_notes_) {
+            output_.write(fmt::format("\n{}\n", printable(note, 400)));
         }
         if (has_wall_) {
             output_.write(

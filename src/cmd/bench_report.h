@@ -24,6 +24,15 @@ struct BenchTest {
 std::string last_part(const std::string& path);  // of a model: "c" of "a/b/c/"
 std::string test_name(const BenchTest& test);    // "pp512", "tg128 x 8 @ d2048", "pp512+tg128"
 
+// Another program at the same test, in the same rounds.
+struct PeerResult {
+    std::string name;   // as --peer has it
+    std::string about;  // JSON: what it says of itself, and of how it holds the model
+    std::vector<int64_t> samples_ns;
+    // Whether it draws the token that Ridge draws after the same prompt, where there is one alone.
+    std::optional<bool> same_token;
+};
+
 struct BenchResult {
     ModelInfo model;
     BenchTest test;
@@ -36,6 +45,7 @@ struct BenchResult {
     // Median of the earlier run that results are put beside, where there is one; 0: it does not
     // have the test.
     std::optional<double> compared_ts;
+    std::vector<PeerResult> peers;
 };
 
 struct Spread {
@@ -60,6 +70,7 @@ enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
 struct BenchColumns {
     bool n_ubatch = false;                // prompt steps of several sizes
     bool compared = false;                // results of an earlier run
+    bool peers = false;                   // other programs beside Ridge
     bool full_paths = false;              // models of one name in several folders
     int model_width = 0, test_width = 0;  // of the longest cells, where the usual width is less
 };
@@ -79,6 +90,7 @@ class BenchReport {
 
   private:
     void add_row(const BenchResult& result);
+    void add_peer_row(const BenchResult& result, const PeerResult& peer);
     std::string name_of(const ModelInfo& model) const;
 
     Output& output_;
@@ -87,6 +99,7 @@ class BenchReport {
     bool begun_ = false;
     bool has_wall_ = false, has_link_ = false;  // in a row that was written
     std::vector<std::string> notes_;            // of those rows, about fallbacks
+    std::vector<std::string> peer_notes_;       // about the peers
     std::string gpu_;                           // that the last row's model ran on
 };
 
