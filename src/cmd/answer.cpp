@@ -47,7 +47,7 @@ std::unique_ptr<Engine> open_engine(const OpenOptions& options, bool quiet,
 
 std::vector<std::string> lines_of_device(const ModelInfo& info) {
     std::vector<std::string> lines;
-    for (const std::string& line : {info.device_reason, info.stream.reason}) {
+    for (const std::string& line : {info.device_reason, info.stream.reason, info.tuning.ignored}) {
         if (!line.empty()) lines.push_back(printable(line));
     }
     return lines;
@@ -194,12 +194,13 @@ std::string stats_line(const ModelInfo& info, const Generation& generation,
                                 : fmt::format(" (but {})", fallbacks_text(info.fallbacks));
     return fmt::format(
         "load {:.0f} ms | prompt {}{} in {:.0f} ms{} | generated {} in {:.0f} ms{}{} | {} on {}{}, "
-        "{} | peak memory {:.0f} MB | stop: {}{} | seed {}",
+        "{}{} | peak memory {:.0f} MB | stop: {}{} | seed {}",
         info.load_ms, prompt, reused, generation.prompt_ms, rate_text(stats.prompt_tok_s),
         counted(static_cast<int64_t>(generation.tokens.size()), "token"), generation.generate_ms,
         rate_text(stats.generate_tok_s), bound, info.checkpoint, info.isa, fallbacks,
-        counted(info.n_threads, "thread"), static_cast<double>(peak_memory_bytes()) * 1e-6,
-        to_string(generation.reason), stop, sampling.seed);
+        counted(info.n_threads, "thread"), info.tuning.n_choices > 0 ? ", tuned" : "",
+        static_cast<double>(peak_memory_bytes()) * 1e-6, to_string(generation.reason), stop,
+        sampling.seed);
 }
 
 std::string context_full_line(const ModelInfo& info) {

@@ -13,6 +13,7 @@
 #include "cmd/fallbacks.h"
 #include "cmd/machine_json.h"
 #include "cmd/peers.h"
+#include "cmd/tuning_info.h"
 
 namespace ridge {
 namespace {
@@ -119,6 +120,7 @@ Json fields_of(const BenchResult& result) {
     json["model_n_params"] = model.n_parameters;
     json["n_ubatch"] = result.n_ubatch;
     json["n_threads"] = model.n_threads;
+    json["tuning"] = tuning_json(model.tuning);
     json["type_k"] = result.type_k;
     json["type_v"] = result.type_v;
     json["n_parallel"] = test.n_parallel;
@@ -313,6 +315,7 @@ void BenchReport::add_row(const BenchResult& result) {
             fmt::format("{:.0f}% of {:.1f} GB/s", 100 * share_of_wall(result), read_wall(result));
     }
     const ModelInfo& model = result.model;
+    tuned_ = tuning_text(model.tuning);
     if (!model.gpu.empty()) {
         gpu_ = fmt::format("{}, {}{}; ", model.gpu,
                            model.driver.empty() ? "" : fmt::format("driver {}, ", model.driver),
@@ -425,9 +428,10 @@ void BenchReport::finish() {
                 "copy of them brings there in that time.\n");
         }
         output_.write(fmt::format(
-            "\n{}{}, {}, {}; ridge {}{}\n", printable(gpu_), printable(cpu_name()),
+            "\n{}{}, {}, {}; ridge {}{}{}\n", printable(gpu_), printable(cpu_name()),
             counted(default_n_threads(), "core"), printable(os_name()), build_info().version,
-            build_info().commit.empty() ? "" : fmt::format(" ({})", build_info().commit)));
+            build_info().commit.empty() ? "" : fmt::format(" ({})", build_info().commit),
+            tuned_.empty() ? "" : ", " + tuned_));
     }
     output_.flush();
 }

@@ -101,6 +101,7 @@ class BenchReport {
     std::vector<std::string> notes_;            // of those rows, about fallbacks
     std::vector<std::string> peer_notes_;       // about the peers
     std::string gpu_;                           // that the last row's model ran on
+    std::string tuned_;                         // how that was tuned
 };
 
 }  // namespace ridge

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "cmd/fallbacks.h"
+#include "cmd/tuning_info.h"
 
 namespace ridge {
 
@@ -20,6 +21,7 @@ nlohmann::ordered_json model_json(const ModelInfo& info) {
     json["isa"] = info.isa;
     json["fallbacks"] = fallbacks_json(info.fallbacks);
     json["n_threads"] = info.n_threads;
+    json["tuning"] = tuning_json(info.tuning);
     return json;
 }
 

@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "cmd/build_info.h"
 #include "cmd/values.h"
 
 namespace ridge {
@@ -176,6 +178,16 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
         "leave weights where the file maps them: they are packed for each step, which is slow, "
         "but nothing is copied at the start",
         open.no_repack);
+    add_tuning_option(line, open);
+}
+
+void add_tuning_option(CommandLine& line, OpenOptions& open) {
+    const std::string folder = cache_folder();
+    if (!folder.empty()) open.tuning_folder = folder + "/tuning";
+    open.build = std::string(build_info().version);
+    if (!build_info().commit.empty()) open.build += fmt::format(" {}", build_info().commit);
+    line.flag("--no-tuning", "run without what ridge tune has chosen for this device",
+              open.no_tuning);
 }
 
 void add_cache_type_options(CommandLine& line, OpenOptions& open) {

@@ -33,6 +33,8 @@ std::vector<std::string> expanded_checkpoints(const std::vector<std::string>& as
                                               const std::string& device);
 // --device, and how it works: --pin, --device-memory, --stream-weights, --cpu-isa, --no-repack.
 void add_device_options(CommandLine& line, OpenOptions& open);
+// --no-tuning, and where choices of `ridge tune` lie otherwise; one of the above.
+void add_tuning_option(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.
 void add_cache_type_options(CommandLine& line, OpenOptions& open);
 // Error(kUsage) where -m was not given.

@@ -4,6 +4,7 @@
 
 #include "cpu/attention.h"
 #include "cpu/matmul_input.h"
+#include "model/tuning.h"
 #include "ref/host_kv.h"
 
 namespace ridge::cpu {
@@ -90,7 +91,9 @@ class DecodeAttention {
     // longer the stretches of memory that a thread reads.
     void run_round(int64_t n_rows, int64_t n_blocks) {
         const DecodeRow* rows = decode_rows();
-        const int64_t n_wanted = kItemsOfThread * s_.pool.size();
+        const AttentionTuning& tuning = tuning_of(
+            s_, attention_call(RowClass::kDecode, blocks_class(n_blocks), q_.n_heads, kv_));
+        const int64_t n_wanted = int64_t{tuning.thread_items} * s_.pool.size();
         const int64_t n_parts =
             std::clamp<int64_t>(n_wanted / std::max<int64_t>(1, n_blocks), 1, kv_.n_kv_heads);
         const int64_t n_heads = (kv_.n_kv_heads + n_parts - 1) / n_parts;
@@ -177,7 +180,6 @@ class DecodeAttention {
                               blocks_of(row.n_positions), d_, out);
     }
 
-    static constexpr int64_t kItemsOfThread = 8;
     static constexpr int64_t kMergeGrain = 16;  // heads
 
     Step& s_;

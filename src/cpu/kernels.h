@@ -66,6 +66,8 @@ struct PackedShape {
     int64_t n_supers;  // super-blocks in a row
     int group_size;    // affine formats: elements that share a scale and a bias
     int scale_dtype;   // affine formats: 0 f32, 1 f16, 2 bf16
+    // How far ahead of what is multiplied memory is asked for, in bytes.
+    int64_t ahead_bytes;
 };
 
 // tile[r, j] = sum_k x[first_row + r, k] * w[j, k] for the 16 rows j of one group and n_rows of x.
@@ -139,6 +141,8 @@ struct GemmKernel {
     UnpackKernel unpack;    // null: the packed group is already what is multiplied
     PanelKernel multiply;   // null: on tiles
     TileKernel tiles = {};  // null: by `multiply`
+    // The sums of each row are those of the format's GroupKernel, bit for bit.
+    bool sums_as_groups = false;
 };
 
 // The rows of a weight that go into a group, as files have them; and how they become a group
@@ -171,6 +175,7 @@ struct Kernels {
     void (*quantise_row)(const float* x, int64_t n, int64_t n_padded, const QuantisedRow& out);
     RowKernels rows;
     AttentionKernels attention;
+    int64_t ahead_bytes;  // for PackedShape, where nothing else was measured to be faster
     GroupKernel group[kNumWeightFormats];
     Operands group_operands[kNumWeightFormats];  // compact groups: those of BF16
     GemmKernel gemm[kNumWeightFormats];

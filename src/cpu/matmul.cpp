@@ -12,7 +12,6 @@
 namespace ridge::cpu {
 namespace {
 
-constexpr int64_t kGrainBytes = 32768;  // of weights: what threads claim at the least
 // How many times a thread takes panels at the least, since one may be slower than another.
 constexpr int64_t kTakesOfThread = 4;
 constexpr int64_t kMaxSideBySide = 2, kMaxPieces = 8;  // that a thread takes at a time
@@ -45,6 +44,16 @@ Operands operands_of(const Kernels& kernels, RowClass row_class, FormatId format
     return kernels.group_operands[static_cast<size_t>(format)];
 }
 
+RowClass kernels_class(const Kernels& kernels, RowClass row_class, int64_t n_rows,
+                       const LinearGroup& weights, const MatmulTuning& tuning) {
+    if (row_class == RowClass::kDecode || n_rows > tuning.few_rows) return row_class;
+    for (int w = 0; w < weights.n_weights; w++) {
+        const Tensor& weight = weights.weights[static_cast<size_t>(w)]->weight;
+        if (!gemm_of(kernels, weight).sums_as_groups) return row_class;
+    }
+    return RowClass::kDecode;
+}
+
 // 16 or 32 neighbouring rows of a weight.
 struct Matmul::Piece {
     const Linear* linear;
@@ -64,26 +73,42 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
     : s_(s),
       kernels_(kernels_of(s)),
       weights_(weights),
-      panels_(row_class == RowClass::kPrompt),
+      tuning_(tuning_of(
+          s, matmul_call(row_class, rows_class_of_cpu(row_class, n_rows), d_in, weights))),
+      panels_(kernels_class(kernels_, row_class, n_rows, weights, tuning_) == RowClass::kPrompt),
       n_rows_(n_rows),
-      input_(s, row_class, n_rows, d_in) {
+      input_(s, panels_ ? RowClass::kPrompt : RowClass::kDecode, n_rows, d_in) {
     for (int w = 0; w < weights.n_weights; w++) {
         const Tensor& weight = weights.weights[static_cast<size_t>(w)]->weight;
         CHECK(weight.n_cols() == d_in);
-        input_.want(operands_of(kernels_, row_class, weight.format->id));
+        input_.want(operands_of(kernels_, panels_ ? RowClass::kPrompt : RowClass::kDecode,
+                                weight.format->id));
         if (weight.layout == &row_major_layout()) {
             packed_bytes_ = std::max(packed_bytes_, group_bytes(weight));
         }
         const GemmKernel& gemm = gemm_of(kernels_, weight);
         code_floats_ =
-            std::max(code_floats_, gemm.slice_blocks * bytes_per_block(gemm.operands) / 4);
+            std::max(code_floats_, slice_blocks(gemm) * bytes_per_block(gemm.operands) / 4);
         scale_floats_ = std::max<int64_t>(scale_floats_,
-                                          gemm.slice_blocks * gemm.scales_per_block * kGroupRows);
+                                          slice_blocks(gemm) * gemm.scales_per_block * kGroupRows);
     }
     if (input == Input::kNormed) input_.want_norm();
     const int64_t packed_rooms = panels_ ? kMaxSideBySide * kPanelGroups : kMaxSideBySide;
     if (packed_bytes_ > 0) packed_ = s.scratch(s.pool.size(), packed_rooms * packed_bytes_ / 4);
     if (panels_) plan_panels();
+}
+
+PackedShape Matmul::shape_of(const Tensor& weight) const {
+    PackedShape shape = packed_shape(weight);
+    shape.ahead_bytes =
+        tuning_.ahead_kib > 0 ? int64_t{tuning_.ahead_kib} << 10 : kernels_.ahead_bytes;
+    return shape;
+}
+
+// On tiles a slice is what their room is made for.
+int64_t Matmul::slice_blocks(const GemmKernel& gemm) const {
+    return tuning_.slice_blocks > 0 && gemm.tiles == nullptr ? tuning_.slice_blocks
+                                                             : gemm.slice_blocks;
 }
 
 // How many panels a thread takes at a time, and room for it: the unpacked slice of a panel, and the
@@ -101,7 +126,10 @@ void Matmul::plan_panels() {
     int64_t sum_floats = kMaxSideBySide * padded_rows() * kPanelRows;
     if (any_tiles) {
         int64_t limit = 1;
-        if (all_tiles) limit = std::max<int64_t>(1, n_panels / (kTakesOfThread * s_.pool.size()));
+        if (all_tiles) {
+            limit = std::clamp<int64_t>(n_panels / (kTakesOfThread * s_.pool.size()), 1,
+                                        tuning_.panels);
+        }
         pieces_at_once_ = tile_panels_at_once(n_rows_, limit);
         slice_floats_ = std::max(slice_floats_, kTileRoomFloats);
         sum_floats = tile_sum_floats(n_rows_, limit);
@@ -131,7 +159,7 @@ void Matmul::run_groups(const Piece* pieces, int n_pieces, int worker, Use use) 
         const int64_t n = std::min<int64_t>(kDecodeStripRows, n_rows_ - row);
         for (int p = 0; p < n_pieces; p++) {
             const Tensor& weight = pieces[p].linear->weight;
-            group_kernel_of(kernels_, weight)(groups[static_cast<size_t>(p)], packed_shape(weight),
+            group_kernel_of(kernels_, weight)(groups[static_cast<size_t>(p)], shape_of(weight),
                                               input_.activations(), row, static_cast<int>(n),
                                               tiles[p]);
         }
@@ -156,13 +184,14 @@ void Matmul::multiply_panel(const Piece& piece, int worker, float* sums) const {
     const Tensor& weight = piece.linear->weight;
     const GemmKernel& gemm = gemm_of(kernels_, weight);
     const Geometry geometry = geometry_of(weight);
-    const PackedShape shape = packed_shape(weight);
+    const PackedShape shape = shape_of(weight);
     const int64_t n_blocks = shape.n_supers * geometry.n_blocks();
     const uint8_t* groups[kPanelGroups];
     for (int g = 0; g < kPanelGroups; g++) groups[g] = panel_group(piece, g, worker, g);
     std::fill(sums, sums + padded_rows() * kPanelRows, 0.0f);
-    for (int64_t first = 0; first < n_blocks; first += gemm.slice_blocks) {
-        const int64_t n = std::min<int64_t>(gemm.slice_blocks, n_blocks - first);
+    const int64_t n_of_slice = slice_blocks(gemm);
+    for (int64_t first = 0; first < n_blocks; first += n_of_slice) {
+        const int64_t n = std::min(n_of_slice, n_blocks - first);
         Panel panel{};
         for (int g = 0; g < kPanelGroups; g++) {
             panel.codes[g] = groups[g] + first * geometry.code_bytes;
@@ -187,7 +216,7 @@ void Matmul::multiply_tiles(std::span<const Piece> pieces, int worker, float* co
         if (panel.gemm->tiles == nullptr) continue;
         n++;
         const Geometry geometry = geometry_of(weight);
-        panel.shape = packed_shape(weight);
+        panel.shape = shape_of(weight);
         panel.super_bytes = geometry.super_bytes(), panel.super_blocks = geometry.n_blocks();
         panel.n_blocks = panel.shape.n_supers * geometry.n_blocks();
         panel.sums = sums[p];
@@ -263,8 +292,10 @@ void Matmul::run(int n_side_by_side, Use use) {
         first_take[w + 1] = first_take[w] + (n + rows - 1) / rows;
         first_column[w + 1] = first_column[w] + n;
     }
-    const int64_t grain =
-        panels_ ? 1 : std::max<int64_t>(1, kGrainBytes / group_bytes(weights_.weights[0]->weight));
+    const int64_t grain = panels_
+                              ? 1
+                              : std::max<int64_t>(1, (int64_t{tuning_.grain_kib} << 10) /
+                                                         group_bytes(weights_.weights[0]->weight));
     s_.pool.parallel_for(first_take[n_weights], grain, [&](int64_t begin, int64_t end, int worker) {
         for (int64_t i = begin; i < end; i++) {
             size_t w = 0;

@@ -8,6 +8,7 @@
 #include "cpu/kernels.h"
 #include "cpu/matmul_input.h"
 #include "model/step.h"
+#include "model/tuning.h"
 
 namespace ridge::cpu {
 
@@ -22,6 +23,11 @@ void matmul_by_class(Step& s, Rows x, LinearGroup weights, Rows out);
 
 // What the kernel of one class and format rounds before it multiplies.
 Operands operands_of(const Kernels& kernels, RowClass row_class, FormatId format);
+
+// How rows of a class are multiplied: few prompt rows as decode rows, where that was measured to be
+// faster and gives the same sums.
+RowClass kernels_class(const Kernels& kernels, RowClass row_class, int64_t n_rows,
+                       const LinearGroup& weights, const MatmulTuning& tuning);
 
 // One matmul in pieces: its input in the form that its kernels read, and what becomes of its
 // products. For rows of one class; takes scratch where it is made, and computes nothing in a dry
@@ -52,6 +58,7 @@ class Matmul {
     Step& s_;
     const Kernels& kernels_;
     LinearGroup weights_;
+    MatmulTuning tuning_;
     bool panels_;
     int64_t n_rows_;
     MatmulInput input_;
@@ -64,6 +71,8 @@ class Matmul {
     template <class Use>
     void run_panels(std::span<const Piece> pieces, int n_side_by_side, int worker, Use use);
     void plan_panels();
+    PackedShape shape_of(const Tensor& weight) const;
+    int64_t slice_blocks(const GemmKernel& gemm) const;
     void multiply_panel(const Piece& piece, int worker, float* sums) const;
     void multiply_tiles(std::span<const Piece> pieces, int worker, float* const* sums) const;
     const uint8_t* panel_group(const Piece& piece, int g, int worker, int room) const;

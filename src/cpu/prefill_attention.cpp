@@ -6,6 +6,7 @@
 #include "base/checked_math.h"
 #include "cpu/attention.h"
 #include "cpu/matmul_input.h"
+#include "model/tuning.h"
 #include "ref/host_kv.h"
 
 namespace ridge::cpu {
@@ -32,7 +33,7 @@ class PrefillAttention {
           d_(kv.d_head),
           heads_per_kv_(q.n_heads / kv.n_kv_heads),
           depth_(round_up(d_, kPromptDepth)),
-          rows_of_block_(std::max<int64_t>(1, unit_.block_rows / heads_per_kv_)),
+          rows_of_block_(std::max<int64_t>(1, block_rows(q.n_heads) / heads_per_kv_)),
           max_queries_(round_up(rows_of_block_ * heads_per_kv_, unit_.tile_rows)) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         blocks_ = s.scratch(q.rows.n_rows, 4);
@@ -53,6 +54,11 @@ class PrefillAttention {
     }
 
   private:
+    int64_t block_rows(int64_t n_heads) const {
+        const int chosen =
+            tuning_of(s_, attention_call(RowClass::kPrompt, 0, n_heads, kv_)).block_rows;
+        return chosen > 0 ? chosen : unit_.block_rows;
+    }
     static_assert(sizeof(QueryBlock) <= 4 * sizeof(float));
     QueryBlock* query_blocks() const {
         return reinterpret_cast<QueryBlock*>(blocks_.row<float>(0));

@@ -64,6 +64,10 @@ struct OpenOptions {
     std::string chat_template;    // name of a built-in template, in place of the file's
     std::string chat_template_file;
     uint64_t synth_seed = 1;
+    // Where choices of `ridge tune` lie, which count where they were made for this device, and by
+    // this `build` of the program. Empty: none are looked for.
+    std::string tuning_folder, build;
+    bool no_tuning = false;  // nor is the folder looked into
 };
 
 // Called with what is being done and how far it is, 0..1.
@@ -75,6 +79,13 @@ struct StreamInfo {
     int64_t bytes_a_step = 0;   // that come
     double resident_share = 1;  // of the weights' bytes that are in the device's memory
     std::string reason;         // why; one line
+};
+
+// Choices of `ridge tune` that the engine runs with. No result depends on them.
+struct TuningInfo {
+    int n_choices = 0, n_changes = 0;  // for calls of any model; those that change something
+    std::string time;                  // when they were made: "2026-11-30T14:05:11Z"; or empty
+    std::string ignored;               // why others, which are there, are not used; one line
 };
 
 struct ModelInfo {
@@ -95,6 +106,7 @@ struct ModelInfo {
     int64_t device_bytes = 0;    // of its own memory, what weights, cache and steps take; 0: the
                                  // device has none
     std::string isa = "scalar";  // instruction set of the kernels that run
+    TuningInfo tuning;
     std::vector<Fallback> fallbacks;   // where kernels below the checkpoint's run, and why
     std::string gpu, driver, runtime;  // "NVIDIA H200", "580.159.04", "CUDA 13.0"; or empty
     double load_ms = 0;

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "model/backend.h"
+#include "model/tuning.h"
 
 namespace ridge {
 
@@ -32,6 +33,7 @@ struct Engine::Impl {
     std::vector<Token> end_tokens;
     SampleParams default_sampling;
     std::unique_ptr<Backend> backend;
+    Tuning tuning;  // the model's tables point to it
     Model model;
     KvCache kv;
     ModelInfo info;

@@ -11,6 +11,7 @@
 #include "engine/engine_impl.h"
 #include "engine/model_source.h"
 #include "engine/prepare_weights.h"
+#include "engine/tuning_cache.h"
 #include "model/cost.h"
 
 namespace ridge {
@@ -135,6 +136,24 @@ void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
     }
 }
 
+// The choices of `ridge tune` for this device, where there are some.
+TuningInfo use_tuning(const OpenOptions& options, Engine::Impl& impl) {
+    if (options.no_tuning) return {};
+    const Caps caps = impl.backend->caps();
+    LoadedTuning loaded = load_tuning(
+        options.tuning_folder,
+        tuning_key(impl.backend->facts().name, caps.isa, caps.n_threads, options.build));
+    TuningInfo info;
+    info.ignored = std::move(loaded.ignored);
+    if (!loaded.cache) return info;
+    info.n_choices = static_cast<int>(loaded.cache->n_choices());
+    info.n_changes = static_cast<int>(loaded.cache->n_changes());
+    info.time = loaded.cache->time;
+    impl.tuning = loaded.cache->tuning();
+    impl.model.tables.tuning = &impl.tuning;
+    return info;
+}
+
 ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Model& model,
                    const KvCache& kv, const Backend& backend) {
     const Config& config = model.config;
@@ -236,6 +255,7 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
     }
     model.tables =
         resolve_tables(impl.backend->checkpoints(), options.checkpoint, impl.backend->caps());
+    const TuningInfo tuning = use_tuning(options, impl);
 
     // What can be refused is refused by the header, before anything large is made.
     impl.file = std::make_unique<ModelFile>(open_model_header(options.model));
@@ -286,6 +306,7 @@ std::unique_ptr<Engine> Engine::Impl::open(const OpenOptions& options, const Cap
         model, impl.kv, std::max(n_step_rows, capacity.n_logit_rows), capacity.n_logit_rows);
     impl.info = describe(options, *impl.file, model, impl.kv, *impl.backend);
     impl.info.n_step_rows = n_step_rows;
+    impl.info.tuning = tuning;
     if (impl.backend->can_stream()) {
         impl.info.device_bytes =
             placement.device_bytes() + prepare.step_bytes + static_cast<int64_t>(impl.kv.n_bytes());

@@ -22,6 +22,7 @@
 namespace ridge {
 
 struct Step;
+class Tuning;
 
 // Notes in the step's list of fallbacks, where it has one, what it does not hold yet.
 void note_fallback(Step& step, const Fallback& fallback);
@@ -206,6 +207,8 @@ struct Tables {
     const Layout* matmul_layout = &row_major_layout();
     // What the backend's own kernels need beside: the CPU's functions for one instruction set.
     const void* kernels = nullptr;
+    // How calls are shared out and blocked, where that was measured; null: as ever.
+    const Tuning* tuning = nullptr;
     // Called by the plain bodies around each stage, with its name: profilers show it. Or null.
     void (*begin_range)(const char* name) = nullptr;
     void (*end_range)() = nullptr;

@@ -101,7 +101,7 @@ inline void dot_part_compact(const uint8_t* data, const PackedShape& shape, cons
     const auto n_units = static_cast<uint32_t>(kCompactUnits * shape.n_supers);
     for (uint32_t u = 0; u < n_units; u++, unit += kCompactUnitBytes) {
         if (first_weight_row == 0) {
-            for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + V::kPrefetchBytes);
+            for (int i = 0; i < 3; i++) V::prefetch(unit + 64 * i + shape.ahead_bytes);
         }
         add_half.template operator()<false>(u);
         add_half.template operator()<true>(u);

@@ -11,7 +11,7 @@
 //
 // A block of 32 elements along k is one chain of eight 4-way integer dot products, exact, scaled
 // once by (weight scale * activation scale): the order over k is the same for any number of rows.
-// Weights are read once for up to V::kMaxRows rows, prefetched kPrefetchBytes ahead.
+// Weights are read once for up to V::kMaxRows rows, prefetched PackedShape::ahead_bytes ahead.
 
 namespace ridge::cpu {
 namespace {
@@ -101,7 +101,7 @@ inline void dot_part(const uint8_t* group, const PackedShape& shape, const Activ
         const uint8_t* block = group + scale_bytes + 4 * first_weight_row;
         for (int b = 0; b < F::kBlocks; b++, block += F::kCodeBytes) {
             if (first_weight_row == 0) {
-                const uint8_t* ahead = group + V::kPrefetchBytes + 64 * lines * b;
+                const uint8_t* ahead = group + shape.ahead_bytes + 64 * lines * b;
                 for (int64_t i = 0; i < lines; i++) V::prefetch(ahead + 64 * i);
             }
             Int c[8];
@@ -199,7 +199,7 @@ inline void dot_part_floats(const uint8_t* group, const PackedShape& shape, cons
         for (int four = 0; four < 4; four++) {
             if (first_weight_row == 0) {
                 for (int i = 0; i < kLines; i++) {
-                    V::prefetch(group + 64 * (kLines * four + i) + V::kPrefetchBytes);
+                    V::prefetch(group + 64 * (kLines * four + i) + shape.ahead_bytes);
                 }
             }
 #pragma GCC unroll 4
@@ -221,7 +221,7 @@ inline void dot_part_bf16(const uint8_t* group, const PackedShape& shape, const 
     S sums(x, first_row);
     for (int64_t four = 0; four < 4 * shape.n_supers; four++, group += 256) {
         if (first_weight_row == 0) {
-            for (int i = 0; i < 4; i++) V::prefetch(group + 64 * i + V::kPrefetchBytes);
+            for (int i = 0; i < 4; i++) V::prefetch(group + 64 * i + shape.ahead_bytes);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
@@ -301,6 +301,7 @@ void fill_group_kernels(Kernels& into) {
         group_kernel<V, Single, IntGroup<FormatAffine4>>,
         group_kernel<V, Single, IntGroup<FormatAffine8>>,
     };
+    into.ahead_bytes = V::kPrefetchBytes;
     for (int i = 0; i < kNumWeightFormats; i++) {
         into.group[i] = kernels[i];
         into.group_operands[i] = i <= kBF16Index ? Operands::kF32 : Operands::kInt8;
