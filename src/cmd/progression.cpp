@@ -236,7 +236,6 @@ class Progression {
     // Times, dispatches, waiting and rows of a step of each test. A step of a prompt is traced from
     // position 0 on.
     void trace(ProgressionEntry& entry) {
-        if (about_.at("device") != "cpu") return;
         std::vector<std::string> arguments = model_arguments(options_.open);
         arguments.insert(
             arguments.begin(),
@@ -258,6 +257,8 @@ class Progression {
         StepFacts facts;
         facts.n_dispatches = step.at("n_dispatches");
         facts.idle_share = step.at("idle_share");
+        facts.on_device = step.at("on_device");
+        if (facts.on_device) facts.whole = step.at("whole");
         facts.activation_bytes = step.at("bytes").at("activations");
         for (const Json& node : step.at("nodes")) {
             facts.groups.push_back(

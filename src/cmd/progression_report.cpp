@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "cmd/aligned_table.h"
+#include "cmd/sign_test.h"
 #include "cmd/step_profile.h"
 
 namespace ridge {
@@ -41,6 +42,8 @@ Json facts_json(const StepFacts& facts) {
     Json json;
     json["n_dispatches"] = facts.n_dispatches;
     json["idle_share"] = facts.idle_share;
+    if (facts.on_device) json["on_device"] = true;
+    if (!facts.whole.empty()) json["whole"] = facts.whole;
     json["activation_bytes"] = facts.activation_bytes;
     json["stages"] = Json::array();
     for (const StepFacts::Group& group : facts.groups) {
@@ -56,24 +59,14 @@ Json facts_json(const StepFacts& facts) {
 
 }  // namespace
 
-// How probable k or more heads are in n throws of a coin.
-static double tail_of_heads(int n, int k) {
-    double sum = 0, term = std::pow(0.5, n);  // of n heads
-    for (int heads = n; heads >= k; heads--) {
-        sum += term;
-        term *= static_cast<double>(heads) / (n - heads + 1);
-    }
-    return sum;
-}
-
 constexpr double kByChance = 0.05;
 
 bool Gain::is_clear() const {
-    return n_rounds >= kLeastRounds && tail_of_heads(n_rounds, n_faster) <= kByChance;
+    return n_rounds >= kLeastRounds && chance_of_heads(n_rounds, n_faster) <= kByChance;
 }
 
 bool Gain::is_loss() const {
-    return n_rounds >= kLeastRounds && tail_of_heads(n_rounds, n_slower) <= kByChance;
+    return n_rounds >= kLeastRounds && chance_of_heads(n_rounds, n_slower) <= kByChance;
 }
 
 Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
@@ -115,11 +108,13 @@ std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& e
     for (size_t i = 0; i < entry.tests.size(); i++) {
         const auto as_operator = operator_gain(before.tests[i], entry.tests[i], entry.checkpoint);
         const Gain whole = gain_of(before.tests[i], entry.tests[i]);
-        traced = traced || !entry.tests[i].facts.empty();
+        const std::vector<StepFacts>& facts = entry.tests[i].facts;
+        traced = traced || !facts.empty();
+        // A whole step is the model: its own kernels are not to be told apart.
+        const bool is_whole = !facts.empty() && facts.front().whole == entry.checkpoint;
         enough = enough || whole.n_rounds >= kLeastRounds;
-        ran = ran || as_operator.has_value();
-        const bool faster_operator =
-            entry.tests[i].facts.empty() || (as_operator && *as_operator > 1);
+        ran = ran || as_operator.has_value() || is_whole;
+        const bool faster_operator = facts.empty() || is_whole || (as_operator && *as_operator > 1);
         auto add = [&](std::string& names) {
             names += (names.empty() ? "" : ", ") + entry.tests[i].name;
         };
@@ -167,7 +162,11 @@ std::string progression_table(const std::vector<ProgressionEntry>& entries) {
     const std::vector<ProgressionTest>& tests = entries.front().tests;
     for (size_t t = 0; t < tests.size(); t++) {
         std::vector<std::string> head = {"checkpoint", "tok/s", "gained", "so far", "its kernels"};
-        if (!tests[t].facts.empty()) head.insert(head.end(), {"dispatches", "rows, MB", "wait, %"});
+        if (const auto& facts = tests[t].facts; !facts.empty()) {
+            const bool on_device = facts.front().on_device;
+            head.insert(head.end(), {on_device ? "kernels" : "dispatches", "rows, MB",
+                                     on_device ? "idle, %" : "wait, %"});
+        }
         std::vector<std::vector<std::string>> rows = {head};
         for (size_t i = 0; i < entries.size(); i++) rows.push_back(row_of(entries, i, t));
         text += fmt::format("{}\n\n{}\n", tests[t].name, aligned_table(rows, 1));

@@ -15,6 +15,8 @@ namespace ridge {
 struct StepFacts {
     int64_t n_dispatches = 0;
     double idle_share = 0;
+    bool on_device = false;        // dispatches are kernels, and idle is the device
+    std::string whole;             // the entry of the whole step, which a trace takes apart
     int64_t activation_bytes = 0;  // rows that kernels hand on to each other
     struct Group {
         std::string stage, node, checkpoint;

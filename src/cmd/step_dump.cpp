@@ -47,8 +47,7 @@ StepDump::StepDump(std::string folder, std::string step_name)
 
 StepDump::~StepDump() = default;
 
-void StepDump::add(const NodeSpan& span, std::string_view stage) {
-    const Rows& out = span.work.out;
+void StepDump::add(const NodeSpan& span, std::string_view stage, const Rows& out) {
     if (out.buffer == nullptr || out.n_rows == 0) return;
     std::string place = span.layer >= 0 ? fmt::format("layer{}.", span.layer) : std::string();
     if (stage != span.node) place += fmt::format("{}.", stage);

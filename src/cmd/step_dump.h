@@ -21,8 +21,9 @@ class StepDump {
     ~StepDump();
     StepDump(const StepDump&) = delete;
 
-    // A call that has ended, while its result is in memory. Calls without a result are passed over.
-    void add(const NodeSpan& span, std::string_view stage);
+    // A call that has ended, and its result in memory of the host. Calls without a result are
+    // passed over.
+    void add(const NodeSpan& span, std::string_view stage, const Rows& out);
     // tokens [first_position + rows]: of the first of the step's sequences, up to its last row.
     // Rows of files are those of the first sequence, then those of the others.
     void finish(std::span<const Token> tokens, int64_t first_position, int n_sequences);

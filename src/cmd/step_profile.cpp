@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "cmd/bench_report.h"
@@ -55,6 +56,33 @@ std::span<const std::string_view> stage_names() {
     static constexpr std::string_view kStages[] = {"attn_in", "attn",    "attn_out",
                                                    "ffn_in",  "ffn_out", "head"};
     return kStages;
+}
+
+std::string launches_text(std::span<const Launch> launches) {
+    std::vector<std::string> all;
+    for (const Launch& launch : launches) {
+        if (launch.n_threads == 0) {  // a copy
+            all.emplace_back(launch.name);
+            continue;
+        }
+        std::string blocks = std::to_string(launch.blocks[0]);
+        const size_t n_dims = launch.blocks[2] > 1 ? 3 : launch.blocks[1] > 1 ? 2 : 1;
+        for (size_t i = 1; i < n_dims; i++) blocks += fmt::format("*{}", launch.blocks[i]);
+        std::string text = fmt::format("{} {} x {}", launch.name, blocks, launch.n_threads);
+        if (launch.shared_bytes > 0) {
+            text += fmt::format(", {:.3g} KiB", static_cast<double>(launch.shared_bytes) / 1024);
+        }
+        all.push_back(std::move(text));
+    }
+    std::string text;
+    for (size_t i = 0; i < all.size();) {
+        size_t n = 1;
+        while (i + n < all.size() && all[i + n] == all[i]) n++;
+        if (!text.empty()) text += "; ";
+        text += (n > 1 ? fmt::format("{} of ", n) : "") + all[i];
+        i += n;
+    }
+    return text;
 }
 
 std::string_view stage_of(std::span<const NodeSpan> spans, const NodeSpan& span) {
@@ -150,13 +178,17 @@ void StepProfile::add(const StepTrace& trace) {
     const std::vector<Work> own = own_work(spans);
     const size_t n_before = n_samples();
     double in_groups_ns = 0;
+    CHECK(!is_timed_on_device_);
+    is_on_device_ = trace.is_on_device();
+    if (!spans.empty() && spans[0].reason == kTracedByCalls) whole_ = spans[0].skipped;
     for (size_t i = 0; i < spans.size(); i++) {
         const NodeSpan& span = spans[i];
-        if (is_default_body(span.checkpoint)) continue;
+        if (trace.only_calls(span)) continue;
         NodeGroup& group = group_of(span, stage_of(spans, span), own[i]);
         if (n_before == 0) {
             group.n_calls++;
             ridge::add(group.work, own[i]);
+            if (is_on_device_) note_launches(trace, static_cast<int>(i), group);
         }
         group.samples_ns.resize(n_before + 1);
         group.samples_ns.back() += static_cast<double>(span.own_ns());
@@ -166,8 +198,55 @@ void StepProfile::add(const StepTrace& trace) {
     const auto elapsed_ns = static_cast<double>(trace.elapsed_ns());
     samples_ns_.push_back(elapsed_ns);
     between_ns_.push_back(elapsed_ns - in_groups_ns);
-    idle_shares_.push_back(idle_share_of(trace));
-    n_dispatches_ = trace.loops().n_loops();
+    if (!is_on_device_) idle_shares_.push_back(idle_share_of(trace));
+    n_dispatches_ =
+        is_on_device_ ? static_cast<int64_t>(trace.all_launches().size()) : trace.loops().n_loops();
+}
+
+void StepProfile::note_launches(const StepTrace& trace, int span, NodeGroup& group) {
+    group.calls.push_back(span);
+    for (const Launch& launch : trace.all_launches()) {
+        if (launch.span != span) continue;
+        group.n_launches++;
+        if (group.n_calls == 1) group.launches.push_back(launch);
+    }
+}
+
+void StepProfile::time_on_device(StepTrace& trace, const std::function<void()>& step,
+                                 std::vector<double> run_ns) {
+    constexpr int kTimes = 15;
+    if (!is_on_device_) return;
+    CHECK(!is_timed_on_device_ && !run_ns.empty());
+    is_timed_on_device_ = true;
+    one_by_one_ns_ = std::exchange(samples_ns_, std::move(run_ns));
+    step();  // by which calls are counted
+    const size_t n_spans = trace.spans().size();
+    const auto time = [&](std::vector<bool> calls) {
+        trace.graph = {kTimes, std::move(calls), {}, {}};
+        step();
+        return std::exchange(trace.graph, {});
+    };
+    GraphTiming whole = time({});
+    graph_ns_ = std::move(whole.samples_ns), why_no_graph_ = whole.unfit;
+    for (NodeGroup& group : groups_) {
+        if (graph_ns_.empty()) break;
+        std::vector<bool> calls(n_spans);
+        for (int call : group.calls) calls.at(static_cast<size_t>(call)) = true;
+        GraphTiming alone = time(std::move(calls));
+        if (alone.samples_ns.empty()) continue;
+        group.in_graph = true;
+        group.one_by_one_ns = std::exchange(group.samples_ns, std::move(alone.samples_ns));
+    }
+    step();  // what graphs of a part have computed means nothing
+    const double between = median_ns() - kernels_ns();
+    between_ns_ = {std::max(0.0, between)};
+    idle_shares_ = {std::max(0.0, between) / median_ns()};
+}
+
+double StepProfile::kernels_ns() const {
+    double sum = 0;
+    for (const NodeGroup& group : groups_) sum += group.median_ns();
+    return sum;
 }
 
 double StepProfile::median_ns() const {
@@ -179,6 +258,7 @@ double StepProfile::between_ns() const {
 }
 
 double StepProfile::idle_share() const {
+    if (idle_shares_.empty()) return 0;
     return median_of(idle_shares_);
 }
 

@@ -33,6 +33,8 @@ constexpr int kTimelineSteps = 4;  // of each kind
 // than about this.
 constexpr int64_t kMinSamples = 3, kMaxSamples = 50;
 constexpr double kSamplingMs = 2000;
+// Of decode steps as they run without a trace, where a device runs ahead of the host.
+constexpr int64_t kStepsInARow = 16;
 
 struct TraceOptions {
     OpenOptions open;
@@ -138,19 +140,13 @@ class Tracer {
             stop_if_interrupted();
             status_.show(what, share);
         };
-        const int64_t n_positions = std::max(options_.n_depth + 1, options_.n_prompt);
+        const int64_t n_positions = std::max(options_.n_depth + kStepsInARow, options_.n_prompt);
         std::vector<int64_t> positions(static_cast<size_t>(options_.n_parallel),
-                                       options_.n_depth + 1);
+                                       options_.n_depth + kStepsInARow);
         positions.front() = n_positions;
         auto session =
             BenchSession::open(open, std::move(positions), static_cast<int>(options_.n_prompt),
                                progress, [](double) { stop_if_interrupted(); });
-        if (session->info().device != "cpu") {
-            throw Error(ErrorKind::kUsage,
-                        "trace: {}: expected --device cpu, whose kernels alone "
-                        "can be traced",
-                        session->info().device);
-        }
         if (!options_.quiet && results_.empty()) {
             status_.clear();
             for (const std::string& line : lines_of_device(session->info())) say(line);
@@ -194,8 +190,40 @@ class Tracer {
         return kind;
     }
 
+    // Nanoseconds of steps as they run without a trace: for decode, of each of several in a row.
+    std::vector<double> time_runs(BenchSession& session, const TracedStepKind& kind) {
+        constexpr int kRuns = 7;
+        const bool is_prompt = kind.n_prompt > 0;
+        session.set_trace(nullptr);
+        std::vector<double> ns;
+        for (int i = -1; i < kRuns; i++) {  // the first warms up
+            const Timer timer;
+            if (is_prompt) {
+                session.prompt(0, kind.n_prompt);
+            } else {
+                session.decode(kind.n_parallel, kind.n_depth, kStepsInARow);
+            }
+            const auto elapsed_ns = static_cast<double>(timer.elapsed_ns());
+            if (i >= 0) ns.push_back(elapsed_ns / (is_prompt ? 1 : kStepsInARow));
+        }
+        session.set_trace(&trace_);
+        return ns;
+    }
+
+    // Traced steps, and on a device that works behind the host what each kernel takes alone.
     void sample(BenchSession& session, const TracedStepKind& kind, StepProfile& profile,
                 int n_on_timeline) {
+        sample_traced(session, kind, profile, n_on_timeline);
+        if (!profile.is_on_device()) return;
+        status_.show("timing the kernels of a " + kind.name(), 0);
+        const bool is_whole = trace_.only.empty();
+        profile.time_on_device(
+            trace_, [&] { step(session, kind); },
+            is_whole ? time_runs(session, kind) : profile.samples_ns());
+    }
+
+    void sample_traced(BenchSession& session, const TracedStepKind& kind, StepProfile& profile,
+                       int n_on_timeline) {
         const std::string name = kind.name();
         step(session, kind);  // warms up
         const Timer timer;
@@ -238,7 +266,8 @@ class Tracer {
         const bool is_prompt = kind.n_prompt > 0;
         StepDump files(options_.dump + (is_prompt ? "/prompt" : "/decode"), kind.name());
         trace_.on_end = [&](const NodeSpan& span) {
-            files.add(span, stage_of(trace_.spans(), span));
+            StepTrace::HostCopy room;
+            files.add(span, stage_of(trace_.spans(), span), trace_.on_host(span.work.out, room));
             stop_if_interrupted();
         };
         step(session, kind);

@@ -51,6 +51,60 @@ const std::vector<std::string> kColumns = {
     "stage", "kernel", "weights", "calls", "us", "% of step", "MB", "GB/s", "% of wall", "GFLOP/s",
 };
 
+// On a device the same, its launches, and the time that marks around a call tell.
+std::vector<std::string> device_columns() {
+    std::vector<std::string> columns = kColumns;
+    columns.insert(columns.begin() + 3, "a call's launches: blocks x threads");
+    columns.insert(columns.begin() + 6, "one by one");
+    return columns;
+}
+
+std::vector<std::string> device_row_of(const NodeGroup& group, double step_ns, double read_gbps) {
+    std::vector<std::string> row = row_of(group, step_ns, read_gbps);
+    row.insert(row.begin() + 3, launches_text(group.launches));
+    const std::vector<double>& one_by_one = group.in_graph ? group.one_by_one_ns : group.samples_ns;
+    row.insert(row.begin() + 6, fmt::format("{:.1f}", median_of(one_by_one) * 1e-3));
+    if (!group.in_graph) row[5] = "(" + row[5] + ")";
+    return row;
+}
+
+std::string what_times_are(const StepProfile& profile) {
+    if (!profile.why_no_graph().empty()) {
+        return fmt::format(
+            "us: between marks before and after each call, in a step that is launched call by call "
+            "(no graph: {})\n",
+            profile.why_no_graph());
+    }
+    return "us: a row's kernels alone, captured as a graph and replayed, weights from memory "
+           "unless "
+           "all of them fit into the second cache; in brackets, and one by one: between marks "
+           "before and after each call, which keep kernels from overlapping\n";
+}
+
+std::string device_lines(const StepProfile& profile) {
+    std::string text = what_times_are(profile);
+    const double kernels_ns = profile.kernels_ns(), run_ns = profile.median_ns();
+    text += fmt::format("{} kernels a step, {} when the rows' times are added",
+                        profile.n_dispatches(), time_text(kernels_ns));
+    if (!profile.graph_ns().empty()) {
+        text += fmt::format("; the step in one graph takes {}",
+                            time_text(median_of(profile.graph_ns())));
+    }
+    text += fmt::format(", launched one by one {}, as it runs {}\n",
+                        time_text(median_of(profile.one_by_one_ns())), time_text(run_ns));
+    if (!profile.whole().empty()) {
+        text +=
+            fmt::format("as it runs: by {}, where it can; {}\n", profile.whole(), kTracedByCalls);
+    }
+    if (kernels_ns > run_ns) {
+        return text +
+               "kernels overlap with their neighbours as it runs (programmatic dependent launch), "
+               "which rows alone do not tell\n";
+    }
+    return text + fmt::format("idle: {:.1f} % of the step as it runs is in no kernel\n",
+                              100 * profile.idle_share());
+}
+
 // Other programs that take a CPU hold up another node in each step: the median of a node leaves out
 // what the median of steps holds.
 std::string disturbance_line(double in_rows_ns, double step_ns) {
@@ -89,6 +143,19 @@ int64_t bytes_of_group(const StepProfile& profile, std::string_view name) {
     return n;
 }
 
+Json launches_json(std::span<const Launch> launches) {
+    Json list = Json::array();
+    for (const Launch& launch : launches) {
+        Json one;
+        one["name"] = std::string(launch.name);
+        one["blocks"] = launch.blocks;
+        one["n_threads"] = launch.n_threads;
+        one["shared_bytes"] = launch.shared_bytes;
+        list.push_back(std::move(one));
+    }
+    return list;
+}
+
 Json group_json(const NodeGroup& group) {
     Json json;
     json["stage"] = group.stage;
@@ -100,6 +167,12 @@ Json group_json(const NodeGroup& group) {
     }
     json["weights"] = matrices_json(group.matrices);
     json["n_calls"] = group.n_calls;
+    if (!group.calls.empty()) {
+        json["n_launches"] = group.n_launches;
+        json["launches"] = launches_json(group.launches);
+        json["in_graph"] = group.in_graph;
+        if (group.in_graph) json["one_by_one_ns"] = group.one_by_one_ns;
+    }
     json["bytes"] = bytes_json(group.work);
     json["flops"] = group.work.flops;
     const double ns = group.median_ns();
@@ -115,8 +188,16 @@ Json profile_json(const StepProfile& profile) {
     json["median_ns"] = profile.median_ns();
     json["samples_ns"] = profile.samples_ns();
     json["between_ns"] = profile.between_ns();
+    json["on_device"] = profile.is_on_device();
     json["n_dispatches"] = profile.n_dispatches();
     json["idle_share"] = profile.idle_share();
+    if (profile.is_on_device()) {
+        json["whole"] = profile.whole();
+        json["kernels_ns"] = profile.kernels_ns();
+        json["graph_ns"] = profile.graph_ns();
+        if (!profile.why_no_graph().empty()) json["why_no_graph"] = profile.why_no_graph();
+        json["one_by_one_ns"] = profile.one_by_one_ns();
+    }
     json["bytes"] = bytes_json(profile.work());
     json["flops"] = profile.work().flops;
     json["nodes"] = Json::array();
@@ -132,48 +213,62 @@ std::string TracedStepKind::name() const {
 
 std::string step_table(const TracedStepKind& step, double read_gbps) {
     const StepProfile& profile = step.profile;
+    const bool on_device = profile.is_on_device();
     const double step_ns = profile.median_ns();
-    double in_rows_ns = profile.between_ns();
-    std::vector<std::vector<std::string>> rows = {kColumns};
+    const double in_rows_ns = profile.between_ns() + profile.kernels_ns();
+    std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
     for (const NodeGroup& group : profile.groups()) {
-        rows.push_back(row_of(group, step_ns, read_gbps));
-        in_rows_ns += group.median_ns();
+        rows.push_back((on_device ? device_row_of : row_of)(group, step_ns, read_gbps));
     }
-    rows.push_back({"between", "", "", "", fmt::format("{:.1f}", profile.between_ns() * 1e-3),
-                    fmt::format("{:.1f}", 100 * profile.between_ns() / step_ns), "", "", "", ""});
+    auto& between = rows.emplace_back(rows[0].size());
+    between[0] = "between";
+    between[on_device ? 5 : 4] = fmt::format("{:.1f}", profile.between_ns() * 1e-3);
+    between[on_device ? 7 : 5] = fmt::format("{:.1f}", 100 * profile.between_ns() / step_ns);
     const Work work = profile.work();
     const double least_ns = static_cast<double>(work.bytes()) / read_gbps;
     std::string text =
-        fmt::format("{}: {}, {:.1f} tok/s (median of {})\n\n", step.name(), time_text(step_ns),
-                    1e9 * static_cast<double>(step.n_tokens()) / step_ns, profile.n_samples());
-    text += aligned_table(rows, 3);
-    text += fmt::format(
-        "\n{} dispatches; threads wait {:.1f} % of the time; weights {:.3f} MB, KV {:.3f} MB, "
-        "rows between kernels {:.3f} MB\n",
-        profile.n_dispatches(), 100 * profile.idle_share(),
-        1e-6 * static_cast<double>(work.weight_bytes), 1e-6 * static_cast<double>(work.kv_bytes),
-        1e-6 * static_cast<double>(work.activation_bytes));
+        fmt::format("{}: {}, {:.1f} tok/s{} (median of {})\n\n", step.name(), time_text(step_ns),
+                    1e9 * static_cast<double>(step.n_tokens()) / step_ns,
+                    on_device ? " as it runs" : "", profile.n_samples());
+    text += aligned_table(rows, on_device ? 4 : 3) + "\n";
+    if (on_device) {
+        text += device_lines(profile);
+    } else {
+        text += fmt::format("{} dispatches; threads wait {:.1f} % of the time; ",
+                            profile.n_dispatches(), 100 * profile.idle_share());
+    }
+    text += fmt::format("weights {:.3f} MB, KV {:.3f} MB, rows between kernels {:.3f} MB\n",
+                        1e-6 * static_cast<double>(work.weight_bytes),
+                        1e-6 * static_cast<double>(work.kv_bytes),
+                        1e-6 * static_cast<double>(work.activation_bytes));
     text += fmt::format("the wall: all bytes at {:.2f} GB/s take {}, {:.0f} % of the step\n",
                         read_gbps, time_text(least_ns), 100 * least_ns / step_ns);
-    return text + disturbance_line(in_rows_ns, step_ns) + fallback_lines(profile);
+    if (!on_device) text += disturbance_line(in_rows_ns, step_ns);
+    return text + fallback_lines(profile);
 }
 
 std::string replay_table(const TracedStepKind& step, double read_gbps) {
-    std::vector<std::vector<std::string>> rows = {kColumns};
+    const bool on_device = step.alone.is_on_device();
+    std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
     double alone_ns = 0, within_ns = 0;
     for (const NodeGroup& group : step.alone.groups()) {
-        rows.push_back(row_of(group, step.alone.median_ns(), read_gbps));
+        rows.push_back(
+            (on_device ? device_row_of : row_of)(group, step.alone.median_ns(), read_gbps));
         alone_ns += group.median_ns();
         for (const NodeGroup& same : step.profile.groups()) {
             const bool is_same = same.stage == group.stage && same.node == group.node &&
                                  same.weights == group.weights;
-            if (is_same) within_ns += same.median_ns();
+            if (!is_same) continue;
+            within_ns += same.in_graph ? median_of(same.one_by_one_ns) : same.median_ns();
         }
     }
-    return fmt::format("alone, in a {}: {}; within the whole step they take {} (median of {})\n\n",
-                       step.name(), time_text(alone_ns), time_text(within_ns),
-                       step.alone.n_samples()) +
-           aligned_table(rows, 3);
+    const char* within =
+        on_device ? "within the step launched one by one" : "within the whole step";
+    if (!step.alone.graph_ns().empty()) alone_ns = median_of(step.alone.graph_ns());
+    return fmt::format("alone{}, in a {}: {}; {} they take {} (median of {})\n\n",
+                       step.alone.graph_ns().empty() ? "" : " in one graph", step.name(),
+                       time_text(alone_ns), within, time_text(within_ns), step.alone.n_samples()) +
+           aligned_table(rows, on_device ? 4 : 3);
 }
 
 Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t step) {
@@ -181,6 +276,12 @@ Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t
     result.groups.emplace_back("embed_rows");
     for (std::string_view stage : stage_names()) result.groups.emplace_back(stage);
     result.groups.emplace_back("sample");
+    // An entry of a whole layer that has kernels of its own.
+    const bool has_layers =
+        std::any_of(checkpoints.begin(), checkpoints.end(), [&](const TracedCheckpoint& one) {
+            return ns_of_group(one.steps[step].profile, "layer") > 0;
+        });
+    if (has_layers) result.groups.emplace_back("layer");
     for (const TracedCheckpoint& one : checkpoints) {
         const StepProfile& profile = one.steps[step].profile;
         std::vector<double>& column = result.ns.emplace_back();
@@ -210,8 +311,10 @@ std::string attribution_table(std::span<const TracedCheckpoint> checkpoints, siz
         for (const auto& column : a.ns) row.push_back(fmt::format("{:.1f}", column[i] * 1e-3));
         row.push_back(fmt::format("{:.1f}", a.least_ns[i] * 1e-3));
     }
+    const bool on_device = checkpoints.back().steps[step].profile.is_on_device();
     std::vector<std::string> total = {"step"}, dispatches = {"dispatches"},
-                             idle = {"threads wait, %"}, activations = {"rows between kernels, MB"};
+                             idle = {on_device ? "idle, %" : "threads wait, %"},
+                             activations = {"rows between kernels, MB"};
     for (const TracedCheckpoint& one : checkpoints) {
         const StepProfile& profile = one.steps[step].profile;
         total.push_back(fmt::format("{:.1f}", profile.median_ns() * 1e-3));

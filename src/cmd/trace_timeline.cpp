@@ -13,6 +13,7 @@ namespace ridge {
 namespace {
 
 constexpr int kProcess = 1, kNodeTrack = 1, kFirstThreadTrack = 2;
+constexpr int kDeviceTrack = 1000;  // behind those of any number of threads
 
 double microseconds(int64_t ns) {
     return static_cast<double>(ns) * 1e-3;
@@ -68,10 +69,11 @@ Timeline::Timeline(std::string process_name) : process_name_(std::move(process_n
 
 Timeline::~Timeline() = default;
 
-void Timeline::name_tracks(int n_threads) {
+void Timeline::name_tracks(int n_threads, bool on_device) {
     if (events_.empty()) {
         events_.push_back(metadata("process_name", kNodeTrack, process_name_));
         events_.push_back(metadata("thread_name", kNodeTrack, "nodes"));
+        if (on_device) events_.push_back(metadata("thread_name", kDeviceTrack, "kernels"));
     }
     for (; n_named_ < n_threads; n_named_++) {
         events_.push_back(
@@ -96,16 +98,22 @@ void Timeline::add_event(std::string_view name, std::string_view category, int t
 
 void Timeline::add(std::string_view step_name, const StepTrace& trace) {
     const LoopRecord& loops = trace.loops();
+    const bool on_device = trace.is_on_device();
     if (zero_ns_ < 0) zero_ns_ = trace.begin_ns();
-    name_tracks(loops.n_threads());
+    name_tracks(on_device ? 0 : loops.n_threads(), on_device);
     Json totals;
-    totals["dispatches"] = loops.n_loops();
-    totals["idle share"] = idle_share_of(trace);
+    if (on_device) {
+        totals["dispatches"] = trace.all_launches().size();
+    } else {
+        totals["dispatches"] = loops.n_loops();
+        totals["idle share"] = idle_share_of(trace);
+    }
     add_event(step_name, "step", kNodeTrack, trace.begin_ns(),
               trace.begin_ns() + trace.elapsed_ns(), std::move(totals));
     for (const NodeSpan& span : trace.spans()) {
         add_event(span.node, "node", kNodeTrack, span.begin_ns, span.end_ns, node_arguments(span));
     }
+    if (on_device) return add_launches(trace);
     for (int thread = 0; thread < loops.n_threads(); thread++) {
         for (const LoopRecord::Span& span : loops.spans(thread)) {
             const NodeSpan* node = call_at(trace.spans(), span.begin_ns);
@@ -118,6 +126,25 @@ void Timeline::add(std::string_view step_name, const StepTrace& trace) {
             add_event(node != nullptr ? node->node : "loop", "loop", kFirstThreadTrack + thread,
                       span.begin_ns, span.end_ns, std::move(arguments));
         }
+    }
+}
+
+// The marks around a call tell when its kernels ran, together.
+void Timeline::add_launches(const StepTrace& trace) {
+    const std::span<const Launch> launches = trace.all_launches();
+    const std::span<const NodeSpan> spans = trace.spans();
+    for (size_t i = 0; i < spans.size(); i++) {
+        const NodeSpan& span = spans[i];
+        if (span.n_launches == 0 || span.n_children > 0) continue;
+        std::vector<Launch> own;
+        for (const Launch& launch : launches) {
+            if (launch.span == static_cast<int>(i)) own.push_back(launch);
+        }
+        std::string name(own.front().name);
+        if (own.size() > 1) name += fmt::format(" and {} more", own.size() - 1);
+        Json arguments = node_arguments(span);
+        arguments["launches"] = launches_text(own);
+        add_event(name, "kernel", kDeviceTrack, span.begin_ns, span.end_ns, std::move(arguments));
     }
 }
 

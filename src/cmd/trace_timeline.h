@@ -10,7 +10,8 @@
 namespace ridge {
 
 // Steps on a line of time, in the Chrome trace format, which Perfetto and chrome://tracing open:
-// one track of nested calls of nodes, and one for each thread with the loops that it worked for.
+// one track of nested calls of nodes, and one for each thread with the loops that it worked for, or
+// one of a device with its kernels.
 // Source: "Trace Event Format", the description of Chrome's trace viewer; events of the phases X
 // (complete) and M (metadata), in microseconds.
 class Timeline {
@@ -23,7 +24,8 @@ class Timeline {
     std::string text() const;  // the whole file
 
   private:
-    void name_tracks(int n_threads);
+    void name_tracks(int n_threads, bool on_device);
+    void add_launches(const StepTrace& trace);
     void add_event(std::string_view name, std::string_view category, int track, int64_t begin_ns,
                    int64_t end_ns, nlohmann::ordered_json arguments);
 

@@ -21,6 +21,7 @@
 #include "cuda/read_wall.h"
 #include "cuda/sample.h"
 #include "cuda/sample_mirror.h"
+#include "cuda/step_clock.h"
 #include "cuda/tiles.h"
 #include "cuda/upload.h"
 #include "cuda/weight_stream.h"
@@ -218,7 +219,8 @@ class CudaBackend : public Backend {
         const cuda::Range range("step, rows:", batch.n_rows());
         try {
             const bool draws = send(model, batch, static_cast<int>(id % flights_.size()));
-            flight.result = run(model, kv, batch);
+            flight.result =
+                batch.trace == nullptr ? run(model, kv, batch) : trace(model, kv, batch, draws);
             n_drawn_ = draws ? static_cast<int64_t>(batch.sample_rows.size()) : 0;
             check(cudaEventRecord(flight.ended.get(), stream_.get()), "step");
         } catch (...) {  // what has been started may use what the next step overwrites
@@ -418,9 +420,77 @@ class CudaBackend : public Backend {
         return fallbacks;
     }
 
+    // A step that is traced ends before this returns.
+    StepResult trace(const Model& model, const KvCache& kv, const Batch& batch, bool draws) {
+        struct Traced {
+            cuda::Context& context;
+            ~Traced() { context.trace = nullptr; }
+        } traced{context_};
+        context_.trace = batch.trace;
+        if (batch.trace->graph.n_times > 0) return time_in_graph(model, kv, batch, draws);
+        if (!clock_) clock_.emplace(stream_.get());
+        clock_->begin();
+        batch.trace->begin_on_device(&*clock_, pool_.size());
+        StepResult result = run(model, kv, batch);
+        batch.trace->end_on_device(clock_->finish());
+        return result;
+    }
+
+    // Where the host draws, the step ends with its logits.
+    StepResult time_in_graph(const Model& model, const KvCache& kv, const Batch& batch,
+                             bool draws) {
+        GraphTiming& timing = batch.trace->graph;
+        StepResult result;
+        result.sampled.resize(batch.sample_rows.size());
+        batch.trace->begin_captured();
+        if (stream_of_weights_) {
+            timing.unfit = "layers are streamed";
+            return result;
+        }
+        if (!graph_timer_) {  // whose own kernels are no part of the step
+            context_.trace = nullptr;
+            graph_timer_.emplace(context_);
+            context_.trace = batch.trace;
+        }
+        const cuda::Graph graph(stream_.get(),
+                                [&] { compute(model, kv, batch, draws, result, nullptr); });
+        if (batch.trace->all_launches().empty()) {
+            timing.unfit = "none of it runs in a graph";
+        } else {
+            timing.samples_ns = graph_timer_->time(graph, timing.n_times, flush_bytes());
+        }
+        return result;
+    }
+    // Weights that the second cache holds stay there in a step, too; of others it holds none when
+    // their turn comes.
+    int64_t flush_bytes() const {
+        int64_t n_weights = 0;
+        for (const Buffer& buffer : weights_) n_weights += static_cast<int64_t>(buffer.n_bytes());
+        int l2_bytes = 0;
+        check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device_.index),
+              "size of the second cache");
+        return n_weights > l2_bytes ? round_up(int64_t{3} * l2_bytes, 16) : 0;
+    }
+
     // `planned`: a dry run, which notes its fallbacks there.
     StepResult run(const Model& model, const KvCache& kv, const Batch& batch,
                    std::vector<Fallback>* planned = nullptr) {
+        const bool planning = planned != nullptr, samples = planning || !batch.sample_rows.empty();
+        StepResult result;
+        if (samples) result.sampled.resize(batch.sample_rows.size());
+        compute(model, kv, batch, samples, result, planned);
+        if (!samples && result.logits.n_rows > 0) {
+            const auto n_bytes =
+                static_cast<size_t>(result.logits.n_rows * result.logits.n_cols) * sizeof(float);
+            check(cudaMemcpyAsync(host_logits_.data(), logits_.data(), n_bytes,
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                  "reading logits");
+        }
+        return result;
+    }
+
+    void compute(const Model& model, const KvCache& kv, const Batch& batch, bool samples,
+                 StepResult& result, std::vector<Fallback>* planned) {
         const bool planning = planned != nullptr;
         const auto n_logit_rows = static_cast<int64_t>(batch.logit_rows.size());
         const int64_t n_vocab = model.config.n_vocab;
@@ -431,21 +501,15 @@ class CudaBackend : public Backend {
         Step step{tables, tables.ops, tables.stages, model.config, model.rope_table,
                   batch,  scratch_,   pool_,         planning};
         step.fallbacks = planned;
+        step.trace = planning ? nullptr : batch.trace;
         scratch_.begin_step();
         tables.step(step, model.weights, kv, logits);
-        StepResult result;
-        if (planning || !batch.sample_rows.empty()) {
-            result.sampled.resize(batch.sample_rows.size());
+        if (samples) {
             const cuda::Range range(tables.ops.sample.name());
             tables.ops.sample(step, logits, result.sampled);
-        } else if (n_logit_rows > 0) {
-            check(cudaMemcpyAsync(host_logits_.data(), logits_.data(), logit_bytes,
-                                  cudaMemcpyDeviceToHost, stream_.get()),
-                  "reading logits");
         }
         result.logits = logits;
         result.logits.buffer = &host_logits_;
-        return result;
     }
 
     // A step that has been started, and not been waited for.
@@ -477,6 +541,8 @@ class CudaBackend : public Backend {
     int64_t n_drawn_ = 0;  // rows that the last step draws on the device
     Buffer scratch_memory_, logits_, host_logits_;
     Scratch scratch_;
+    std::optional<cuda::StepClock> clock_;
+    std::optional<cuda::GraphTimer> graph_timer_;
     std::array<Flight, cuda::Packet::kSlots> flights_;
     uint64_t n_steps_ = 0;
 };

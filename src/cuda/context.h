@@ -11,6 +11,7 @@
 #include "cuda/check.h"
 #include "model/batch.h"
 #include "model/step.h"
+#include "model/step_trace.h"
 
 namespace ridge::cuda {
 
@@ -64,6 +65,7 @@ struct Context {
     Packet* packet = nullptr;
     GraphCache* graphs = nullptr;     // null: steps are not captured
     WeightStream* weights = nullptr;  // of streamed layers; null: there are none
+    StepTrace* trace = nullptr;       // of a step that is traced, or captured for it
 };
 
 inline const Context& context_of(const Step& s) {
@@ -92,12 +94,20 @@ void divide_memory_alike(Kernel* kernel, std::string_view name) {
           name);
 }
 
+// Before each launch: notes it in a trace, where there is one. False: it is left out.
+inline bool launches(const Context& c, std::string_view name, dim3 blocks, unsigned n_threads,
+                     size_t shared_bytes = 0) {
+    return c.trace == nullptr || c.trace->launches(name, {blocks.x, blocks.y, blocks.z}, n_threads,
+                                                   static_cast<int64_t>(shared_bytes));
+}
+
 // Launches a kernel that calls wait_for_previous_kernel() (device/async.cuh): where the device can,
 // it starts while the one before it ends.
 template <class... Parameters, class... Arguments>
 void launch_dependent(const Context& c, void (*kernel)(Parameters...), dim3 grid,
                       unsigned n_threads, size_t shared_bytes, std::string_view name,
                       const Arguments&... arguments) {
+    if (!launches(c, name, grid, n_threads, shared_bytes)) return;
     cudaLaunchConfig_t config{};
     config.gridDim = grid, config.blockDim = dim3(n_threads);
     config.dynamicSmemBytes = shared_bytes, config.stream = c.stream;

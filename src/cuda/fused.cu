@@ -122,10 +122,26 @@ std::string_view unfit_for_layer(const Step& s, const Layer& layer, const Rows& 
 static void run_layer(Step& s, const Layer& layer, Rows x, KvLayer kv) {
     const Range range("layer", layer.index);
     run_stages(s, layer, x, kv,
-               {[](Step& step, const Layer& l, Rows in, Rows qkv, KvLayer) {
-                    if (!step.planning) run_matvec(step, projections(step, l, in, qkv));
+               {[](Step& step, const Layer& l, Rows in, Rows qkv, KvLayer cache) {
+                    if (step.planning) return;
+                    const auto work = [&] {
+                        Work of_products = attn_in_work(step, l, in, qkv, cache);
+                        of_products.kv_bytes = 0;
+                        return of_products;
+                    };
+                    trace_part(step.trace, step.stages.attn_in.name(), "fused", work,
+                               [&] { run_matvec(step, projections(step, l, in, qkv)); });
                 },
-                attend_fresh_rows});
+                [](Step& step, const Layer& l, Rows qkv, KvLayer cache, Rows out) {
+                    const auto work = [&] {
+                        const Rows q = qkv.cols(0, step.config.d_q());
+                        Work of_attention = attn_work(step, l, q, cache, out);
+                        of_attention.kv_bytes += attn_in_work(step, l, q, qkv, cache).kv_bytes;
+                        return of_attention;
+                    };
+                    trace_part(step.trace, step.stages.attn.name(), "fused", work,
+                               [&] { attend_fresh_rows(step, l, qkv, cache, out); });
+                }});
 }
 
 // Of sequences with one decode row each. Others go to the entry below. A plan has room for both, in

@@ -13,8 +13,7 @@ namespace {
 
 // What is between begin and end of a capture; also left by an exception, which spoils the capture
 // and nothing else.
-template <class Body>
-cudaGraphExec_t capture(cudaStream_t stream, const Body& body) {
+cudaGraphExec_t capture(cudaStream_t stream, const std::function<void()>& body) {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a step");
     cudaGraph_t graph = nullptr;
     try {
@@ -34,6 +33,13 @@ cudaGraphExec_t capture(cudaStream_t stream, const Body& body) {
 
 }  // namespace
 
+Graph::Graph(cudaStream_t stream, const std::function<void()>& body)
+    : graph_(capture(stream, body)) {}
+
+void Graph::launch(cudaStream_t stream) const {
+    check(cudaGraphLaunch(graph_, stream), "launching a graph");
+}
+
 void GraphCache::clear() {
     for (Entry& entry : entries_) {
         if (entry.graph != nullptr) cudaGraphExecDestroy(entry.graph);
@@ -42,7 +48,8 @@ void GraphCache::clear() {
 }
 
 std::string_view unfit_for_graph(const Step& s, const Weights&, const KvCache&, const Rows&) {
-    return context_of(s).weights == nullptr ? "" : "layers are streamed";
+    if (context_of(s).weights != nullptr) return "layers are streamed";
+    return s.trace == nullptr ? "" : kTracedByCalls;
 }
 
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "model/tables.h"
@@ -32,10 +33,24 @@ class GraphCache {
     std::vector<Entry> entries_;
 };
 
+// A graph that can be started.
+class Graph {
+  public:
+    // What `body` starts on the stream. What it throws spoils the graph and nothing else.
+    Graph(cudaStream_t stream, const std::function<void()>& body);
+    ~Graph() { cudaGraphExecDestroy(graph_); }
+    Graph(const Graph&) = delete;
+    void launch(cudaStream_t stream) const;
+
+  private:
+    cudaGraphExec_t graph_ = nullptr;
+};
+
 // A whole decode step as one graph, with the drawing of its tokens: captured from the entry below
 // at the second step of its size. Steps with prompt rows go below as they are.
 void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
-// Steps of streamed layers: copies from the host set their pace.
+// Steps of streamed layers: copies from the host set their pace. A step that is traced runs call by
+// call.
 std::string_view unfit_for_graph(const Step& s, const Weights& w, const KvCache& kv,
                                  const Rows& logits);
 

@@ -132,9 +132,11 @@ void embed_rows(Step& s, const Tensor& table, Tokens token, Rows out) {
     if (s.planning) return;
     CHECK(token.data() == s.batch.tokens.data() && out.n_rows > 0);
     const Context& c = context_of(s);
-    embed_rows_kernel<<<static_cast<unsigned>(out.n_rows), 64, 0, c.stream>>>(
-        weight_of(table), block_elements(table.format->id), c.mirror.tokens,
-        device_rows<float>(out), out.stride);
+    const dim3 grid(static_cast<unsigned>(out.n_rows));
+    if (!launches(c, "embed_rows", grid, 64)) return;
+    embed_rows_kernel<<<grid, 64, 0, c.stream>>>(weight_of(table), block_elements(table.format->id),
+                                                 c.mirror.tokens, device_rows<float>(out),
+                                                 out.stride);
     check_launch("embed_rows");
 }
 
@@ -155,9 +157,11 @@ void rms_norm(Step& s, Heads x, const Tensor& weight, float eps, Heads out) {
     if (s.planning) return;
     CHECK(weight.format->id == FormatId::kF32 && weight.n_cols() == x.d_head);
     const dim3 grid(static_cast<unsigned>(x.rows.n_rows), static_cast<unsigned>(x.n_heads));
-    rms_norm_kernel<<<grid, 32, 0, context_of(s).stream>>>(
-        device_rows<float>(x.rows), x.rows.stride, device_plane<const float>(weight), eps, x.d_head,
-        device_rows<float>(out.rows), out.rows.stride);
+    const Context& c = context_of(s);
+    if (!launches(c, "rms_norm", grid, 32)) return;
+    rms_norm_kernel<<<grid, 32, 0, c.stream>>>(device_rows<float>(x.rows), x.rows.stride,
+                                               device_plane<const float>(weight), eps, x.d_head,
+                                               device_rows<float>(out.rows), out.rows.stride);
     check_launch("rms_norm");
 }
 
@@ -198,7 +202,9 @@ void matmul(Step& s, Rows x, LinearGroup weights, Rows out) {
         CHECK(w.n_cols() == x.n_cols);
         const dim3 grid(static_cast<unsigned>(w.n_rows()),
                         static_cast<unsigned>((x.n_rows + kRowsAtOnce - 1) / kRowsAtOnce));
-        matmul_kernel<<<grid, 32, 0, context_of(s).stream>>>(
+        const Context& c = context_of(s);
+        if (!launches(c, "matmul", grid, 32)) return;
+        matmul_kernel<<<grid, 32, 0, c.stream>>>(
             weight_of(w), block_elements(w.format->id),
             linear.bias ? device_plane<const float>(linear.bias) : nullptr,
             device_rows<const float>(x), x.stride, x.n_rows, device_rows<float>(out) + column,
@@ -233,6 +239,7 @@ void rope(Step& s, Heads x, Positions position, const RopeTable& table) {
     CHECK(position.data() == s.batch.positions.data() && &table == &s.rope_table);
     const Context& c = context_of(s);
     const dim3 grid(static_cast<unsigned>(x.rows.n_rows), static_cast<unsigned>(x.n_heads));
+    if (!launches(c, "rope", grid, 32)) return;
     rope_kernel<<<grid, 32, 0, c.stream>>>(device_rows<float>(x.rows), x.rows.stride, x.d_head,
                                            c.mirror.positions, c.mirror.rope_frequency,
                                            static_cast<int>(table.frequency.size()),
@@ -257,10 +264,12 @@ void kv_append(Step& s, Heads k, Heads v, KvLayer kv) {
     if (s.planning) return;
     const Context& c = context_of(s);
     CHECK(k.n_heads <= 1024);
-    kv_append_kernel<<<static_cast<unsigned>(k.rows.n_rows), static_cast<unsigned>(k.n_heads), 0,
-                       c.stream>>>(device_rows<const float>(k.rows), k.rows.stride,
-                                   device_rows<const float>(v.rows), v.rows.stride, c.mirror.slots,
-                                   KvTiles(kv));
+    const dim3 grid(static_cast<unsigned>(k.rows.n_rows));
+    const auto n_threads = static_cast<unsigned>(k.n_heads);
+    if (!launches(c, "kv_append", grid, n_threads)) return;
+    kv_append_kernel<<<grid, n_threads, 0, c.stream>>>(
+        device_rows<const float>(k.rows), k.rows.stride, device_rows<const float>(v.rows),
+        v.rows.stride, c.mirror.slots, KvTiles(kv));
     check_launch("kv_append");
 }
 
@@ -317,6 +326,7 @@ void attention(Step& s, Heads q, KvLayer kv, Heads out) {
     check(cudaFuncSetAttribute(attention_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                shared_bytes),
           "attention: shared memory");
+    if (!launches(c, "attention", grid, 32, static_cast<size_t>(shared_bytes))) return;
     attention_kernel<<<grid, 32, static_cast<size_t>(shared_bytes), c.stream>>>(
         device_rows<const float>(q.rows), q.rows.stride, c.mirror.positions,
         c.mirror.sequence_of_row, c.mirror.sequences, c.mirror.pages, KvTiles(kv),
@@ -338,9 +348,10 @@ void swiglu(Step& s, Rows gate_up, Rows out) {
     if (s.planning) return;
     const dim3 grid(static_cast<unsigned>(out.n_rows),
                     static_cast<unsigned>((out.n_cols + 255) / 256));
-    swiglu_kernel<<<grid, 256, 0, context_of(s).stream>>>(device_rows<const float>(gate_up),
-                                                          gate_up.stride, out.n_cols,
-                                                          device_rows<float>(out), out.stride);
+    const Context& c = context_of(s);
+    if (!launches(c, "swiglu", grid, 256)) return;
+    swiglu_kernel<<<grid, 256, 0, c.stream>>>(device_rows<const float>(gate_up), gate_up.stride,
+                                              out.n_cols, device_rows<float>(out), out.stride);
     check_launch("swiglu");
 }
 
@@ -354,8 +365,10 @@ __global__ void add_kernel(const float* y, int64_t y_stride, int64_t d, float* x
 void add(Step& s, Rows y, Rows x) {
     if (s.planning) return;
     const dim3 grid(static_cast<unsigned>(x.n_rows), static_cast<unsigned>((x.n_cols + 255) / 256));
-    add_kernel<<<grid, 256, 0, context_of(s).stream>>>(device_rows<const float>(y), y.stride,
-                                                       x.n_cols, device_rows<float>(x), x.stride);
+    const Context& c = context_of(s);
+    if (!launches(c, "add", grid, 256)) return;
+    add_kernel<<<grid, 256, 0, c.stream>>>(device_rows<const float>(y), y.stride, x.n_cols,
+                                           device_rows<float>(x), x.stride);
     check_launch("add");
 }
 
@@ -363,6 +376,7 @@ void add(Step& s, Rows y, Rows x) {
 void sample(Step& s, Rows logits, std::span<Sampled> drawn) {
     if (s.planning) return;
     const auto row_bytes = static_cast<size_t>(logits.n_cols) * sizeof(float);
+    if (!launches(context_of(s), "copy of logits", dim3(0, 0, 0), 0)) return;
     std::vector<float> values(static_cast<size_t>(logits.n_rows * logits.n_cols));
     check(cudaMemcpy2DAsync(values.data(), row_bytes, device_rows<float>(logits),
                             static_cast<size_t>(logits.stride) * sizeof(float), row_bytes,

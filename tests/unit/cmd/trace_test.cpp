@@ -199,9 +199,9 @@ TEST(StepDump, lists_what_it_wrote) {
     StepDump dump(folder.path("deep/er"), "a step");
     NodeSpan span;
     span.node = "matmul", span.checkpoint = "gemm", span.layer = 3;
-    dump.add(span, "attn_in");  // without a result
+    dump.add(span, "attn_in", span.work.out);  // without a result
     span.work.out = matrix.rows();
-    dump.add(span, "attn_in");
+    dump.add(span, "attn_in", span.work.out);
     const std::vector<Token> tokens = {5, 6};
     dump.finish(tokens, 1, 4);
     const Json index = parse_json(folder.read("deep/er/index.json"), "index");
