@@ -314,7 +314,8 @@ void CaseRun::bind_device() {
     device_->begin(batch_, rope_table_, n_pages);
 }
 
-void CaseRun::bind(const Tables& tables, ThreadPool& pool, CaseDevice* device) {
+void CaseRun::bind(const Tables& tables, ThreadPool& pool, CaseDevice* device,
+                   std::span<const Tuning> tunings) {
     tables_ = &tables, pool_ = &pool, device_ = device;
     bound_vector_ = vector_;
     scratch_ = {};
@@ -323,6 +324,14 @@ void CaseRun::bind(const Tables& tables, ThreadPool& pool, CaseDevice* device) {
         scratch_.set_guard_bytes(kScratchGuardBytes);
     } else {
         bind_device();
+    }
+    for (const Tuning& tuning : tunings) {
+        Tables tuned = tables;
+        tuned.tuning = &tuning;
+        tables_ = &tuned;
+        scratch_.begin_step();
+        call(true);
+        tables_ = &tables;
     }
     scratch_.begin_step();
     call(true);

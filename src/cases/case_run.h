@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cases/random_weights.h"
 #include "model/step.h"
 #include "model/tables.h"
+#include "model/tuning.h"
 
 namespace ridge {
 
@@ -51,9 +53,11 @@ class CaseRun {
     // bind, reset, run_op, outputs.
     Outputs run(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr);
 
-    // All must live on. Plans scratch for them. `device`: where the tables' operators run, if it is
-    // not the host.
-    void bind(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr);
+    // All must live on, but for `tunings`. Plans scratch for them, which also has room where the
+    // tables' tuning is changed to one of these. `device`: where the tables' operators run, if it
+    // is not the host.
+    void bind(const Tables& tables, ThreadPool& pool, CaseDevice* device = nullptr,
+              std::span<const Tuning> tunings = {});
     void reset();   // inputs as they were made, outputs and scratch poisoned
     void run_op();  // the operator alone, for a clock to be held to
     // Its calls, from the next run_op() on, are noted there; null: nowhere.

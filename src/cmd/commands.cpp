@@ -31,6 +31,7 @@ constexpr Command kCommands[] = {
     {"trace", "show which kernel ran for each node of a step, and how long", trace_command},
     {"roofline", "measure the machine's ceilings, and how near a model's kernels come",
      roofline_command},
+    {"tune", "find how this machine runs a model's operators fastest, and keep it", tune_command},
     {"verify", "hold every kernel against its equation", verify_command},
     {"synth", "write a model of real shape with random weights", synth_command},
     {"devices", "list the devices that can run a model", devices_command},

@@ -17,6 +17,7 @@ int bench_ops_command(const std::vector<std::string>& arguments);    // ridge be
 int progression_command(const std::vector<std::string>& arguments);  // ridge bench progression
 int trace_command(const std::vector<std::string>& arguments);
 int roofline_command(const std::vector<std::string>& arguments);
+int tune_command(const std::vector<std::string>& arguments);
 int verify_command(const std::vector<std::string>& arguments);
 int synth_command(const std::vector<std::string>& arguments);
 int devices_command(const std::vector<std::string>& arguments);

@@ -181,11 +181,15 @@ void add_device_options(CommandLine& line, OpenOptions& open) {
     add_tuning_option(line, open);
 }
 
-void add_tuning_option(CommandLine& line, OpenOptions& open) {
+void set_tuning_folder(OpenOptions& open) {
     const std::string folder = cache_folder();
     if (!folder.empty()) open.tuning_folder = folder + "/tuning";
     open.build = std::string(build_info().version);
     if (!build_info().commit.empty()) open.build += fmt::format(" {}", build_info().commit);
+}
+
+void add_tuning_option(CommandLine& line, OpenOptions& open) {
+    set_tuning_folder(open);
     line.flag("--no-tuning", "run without what ridge tune has chosen for this device",
               open.no_tuning);
 }

@@ -33,6 +33,8 @@ std::vector<std::string> expanded_checkpoints(const std::vector<std::string>& as
                                               const std::string& device);
 // --device, and how it works: --pin, --device-memory, --stream-weights, --cpu-isa, --no-repack.
 void add_device_options(CommandLine& line, OpenOptions& open);
+// Where choices of `ridge tune` lie.
+void set_tuning_folder(OpenOptions& open);
 // --no-tuning, and where choices of `ridge tune` lie otherwise; one of the above.
 void add_tuning_option(CommandLine& line, OpenOptions& open);
 // -ctk and -ctv.

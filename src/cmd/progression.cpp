@@ -119,6 +119,7 @@ std::vector<std::string> model_arguments(const OpenOptions& open) {
     }
     if (open.pin) arguments.emplace_back("--pin");
     if (open.no_repack) arguments.emplace_back("--no-repack");
+    if (open.no_tuning) arguments.emplace_back("--no-tuning");
     if (open.stream_weights) arguments.emplace_back("--stream-weights");
     if (open.memory_bytes > 0) {
         arguments.insert(arguments.end(),

@@ -86,11 +86,6 @@ Matmul::Matmul(Step& s, RowClass row_class, int64_t n_rows, int64_t d_in,
         if (weight.layout == &row_major_layout()) {
             packed_bytes_ = std::max(packed_bytes_, group_bytes(weight));
         }
-        const GemmKernel& gemm = gemm_of(kernels_, weight);
-        code_floats_ =
-            std::max(code_floats_, slice_blocks(gemm) * bytes_per_block(gemm.operands) / 4);
-        scale_floats_ = std::max<int64_t>(scale_floats_,
-                                          slice_blocks(gemm) * gemm.scales_per_block * kGroupRows);
     }
     if (input == Input::kNormed) input_.want_norm();
     const int64_t packed_rooms = panels_ ? kMaxSideBySide * kPanelGroups : kMaxSideBySide;
@@ -106,33 +101,49 @@ PackedShape Matmul::shape_of(const Tensor& weight) const {
 }
 
 // On tiles a slice is what their room is made for.
-int64_t Matmul::slice_blocks(const GemmKernel& gemm) const {
-    return tuning_.slice_blocks > 0 && gemm.tiles == nullptr ? tuning_.slice_blocks
-                                                             : gemm.slice_blocks;
+int64_t Matmul::slice_blocks(const GemmKernel& gemm, const MatmulTuning& tuning) {
+    return tuning.slice_blocks > 0 && gemm.tiles == nullptr ? tuning.slice_blocks
+                                                            : gemm.slice_blocks;
+}
+
+std::array<MatmulTuning, 2> Matmul::prompt_tunings() const {
+    const int64_t d_in = weights_.weights[0]->weight.n_cols();
+    const auto of = [&](int size) {
+        return tuning_of(s_, matmul_call(RowClass::kPrompt, size, d_in, weights_));
+    };
+    return {of(kFewPrompts), of(kManyPrompts)};
 }
 
 // How many panels a thread takes at a time, and room for it: the unpacked slice of a panel, and the
 // sums of all rows with each panel.
 void Matmul::plan_panels() {
+    const std::array<MatmulTuning, 2> tunings = prompt_tunings();
     int64_t n_panels = 0;
     bool any_tiles = false, all_tiles = packed_bytes_ == 0;
     for (int w = 0; w < weights_.n_weights; w++) {
         const Tensor& weight = weights_.weights[static_cast<size_t>(w)]->weight;
         n_panels += (weight.n_rows() + kPanelRows - 1) / kPanelRows;
-        const bool tiles = gemm_of(kernels_, weight).tiles != nullptr;
+        const GemmKernel& gemm = gemm_of(kernels_, weight);
+        const bool tiles = gemm.tiles != nullptr;
         any_tiles = any_tiles || tiles, all_tiles = all_tiles && tiles;
+        for (const MatmulTuning& tuning : tunings) {
+            const int64_t n_blocks = slice_blocks(gemm, tuning);
+            code_floats_ = std::max(code_floats_, n_blocks * bytes_per_block(gemm.operands) / 4);
+            scale_floats_ =
+                std::max<int64_t>(scale_floats_, n_blocks * gemm.scales_per_block * kGroupRows);
+        }
     }
     slice_floats_ = kPanelGroups * (code_floats_ + 2 * scale_floats_);
     int64_t sum_floats = kMaxSideBySide * padded_rows() * kPanelRows;
     if (any_tiles) {
-        int64_t limit = 1;
-        if (all_tiles) {
-            limit = std::clamp<int64_t>(n_panels / (kTakesOfThread * s_.pool.size()), 1,
-                                        tuning_.panels);
-        }
-        pieces_at_once_ = tile_panels_at_once(n_rows_, limit);
+        const int64_t for_threads =
+            all_tiles ? std::max<int64_t>(1, n_panels / (kTakesOfThread * s_.pool.size())) : 1;
+        const auto limit = [&](const MatmulTuning& tuning) {
+            return std::min<int64_t>(for_threads, tuning.panels);
+        };
+        pieces_at_once_ = tile_panels_at_once(n_rows_, limit(tuning_));
         slice_floats_ = std::max(slice_floats_, kTileRoomFloats);
-        sum_floats = tile_sum_floats(n_rows_, limit);
+        sum_floats = tile_sum_floats(n_rows_, std::max(limit(tunings[0]), limit(tunings[1])));
     }
     rooms_ = s_.scratch(s_.pool.size(), slice_floats_ + sum_floats);
 }
@@ -189,7 +200,7 @@ void Matmul::multiply_panel(const Piece& piece, int worker, float* sums) const {
     const uint8_t* groups[kPanelGroups];
     for (int g = 0; g < kPanelGroups; g++) groups[g] = panel_group(piece, g, worker, g);
     std::fill(sums, sums + padded_rows() * kPanelRows, 0.0f);
-    const int64_t n_of_slice = slice_blocks(gemm);
+    const int64_t n_of_slice = slice_blocks(gemm, tuning_);
     for (int64_t first = 0; first < n_blocks; first += n_of_slice) {
         const int64_t n = std::min(n_of_slice, n_blocks - first);
         Panel panel{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -72,7 +73,9 @@ class Matmul {
     void run_panels(std::span<const Piece> pieces, int n_side_by_side, int worker, Use use);
     void plan_panels();
     PackedShape shape_of(const Tensor& weight) const;
-    int64_t slice_blocks(const GemmKernel& gemm) const;
+    static int64_t slice_blocks(const GemmKernel& gemm, const MatmulTuning& tuning);
+    // Of prompts of few rows and of more: memory is planned for both.
+    std::array<MatmulTuning, 2> prompt_tunings() const;
     void multiply_panel(const Piece& piece, int worker, float* sums) const;
     void multiply_tiles(std::span<const Piece> pieces, int worker, float* const* sums) const;
     const uint8_t* panel_group(const Piece& piece, int g, int worker, int room) const;

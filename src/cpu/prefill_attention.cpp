@@ -33,8 +33,10 @@ class PrefillAttention {
           d_(kv.d_head),
           heads_per_kv_(q.n_heads / kv.n_kv_heads),
           depth_(round_up(d_, kPromptDepth)),
-          rows_of_block_(std::max<int64_t>(1, block_rows(q.n_heads) / heads_per_kv_)),
-          max_queries_(round_up(rows_of_block_ * heads_per_kv_, unit_.tile_rows)) {
+          rows_of_block_(rows_of_block(rows_class_of_cpu(RowClass::kPrompt, q.rows.n_rows))),
+          max_queries_(round_up(
+              std::max(rows_of_block(kFewPrompts), rows_of_block(kManyPrompts)) * heads_per_kv_,
+              unit_.tile_rows)) {
         CHECK(q.n_heads % kv.n_kv_heads == 0);
         blocks_ = s.scratch(q.rows.n_rows, 4);
         Room room{};
@@ -54,10 +56,11 @@ class PrefillAttention {
     }
 
   private:
-    int64_t block_rows(int64_t n_heads) const {
+    // Of prompts of few rows, and of more: memory is planned for both.
+    int64_t rows_of_block(int size) const {
         const int chosen =
-            tuning_of(s_, attention_call(RowClass::kPrompt, 0, n_heads, kv_)).block_rows;
-        return chosen > 0 ? chosen : unit_.block_rows;
+            tuning_of(s_, attention_call(RowClass::kPrompt, size, q_.n_heads, kv_)).block_rows;
+        return std::max<int64_t>(1, (chosen > 0 ? chosen : unit_.block_rows) / heads_per_kv_);
     }
     static_assert(sizeof(QueryBlock) <= 4 * sizeof(float));
     QueryBlock* query_blocks() const {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <type_traits>
 
 #include "base/checked_math.h"
@@ -9,6 +10,7 @@
 #include "cuda/device/gemm_tokens.cuh"
 #include "cuda/device/gemm_unpack.cuh"
 #include "cuda/gemm.h"
+#include "model/tuning.h"
 
 namespace ridge::cuda {
 namespace {
@@ -190,6 +192,29 @@ struct Way {
     bool unpacks_first = false;
 };
 
+bool fits(const Context& c, GemmTiles tiles, const TileGeometry& g) {
+    const int n_bytes = tiles == GemmTiles::kLarge    ? shared_bytes_of<LargeShape>(g)
+                        : tiles == GemmTiles::kMedium ? shared_bytes_of<MediumShape>(g)
+                                                      : shared_bytes_of<SmallShape>(g);
+    return n_bytes <= c.shared_bytes_a_block;
+}
+
+// What was measured to be the fastest, where that is possible. Weights that are operands as they
+// lie are never unpacked.
+std::optional<Way> chosen_way(const Context& c, const ProductCall& call, const Run& run,
+                              GemmWay chosen) {
+    constexpr GemmTiles kTiles[] = {GemmTiles::kFitting, GemmTiles::kLarge,  GemmTiles::kMedium,
+                                    GemmTiles::kSmall,   GemmTiles::kMedium, GemmTiles::kSmall};
+    if (chosen == GemmWay::kReckoned) return {};
+    const bool are_codes = run.geometry.kind.codes != Codes::kF16;
+    const bool unpacks_first = are_codes && chosen <= GemmWay::kSmall;
+    const GemmTiles tiles = kTiles[static_cast<int>(chosen)];
+    if (unpacks_first && !may_unpack_first(call, run, GemmTiles::kFitting)) return {};
+    const TileGeometry operands = unpacked_geometry(run.geometry.n_chunks);
+    if (!fits(c, tiles, unpacks_first ? operands : run.geometry)) return {};
+    return Way{tiles, unpacks_first};
+}
+
 // The large shape is for operands as they lie.
 Way fitting_way(const Context& c, const ProductCall& call, const Run& run, GemmTiles wanted) {
     const bool may_unpack = may_unpack_first(call, run, wanted);
@@ -367,8 +392,14 @@ void run_gemm(Step& s, const ProductCall& call, GemmTiles tiles) {
     const Rows room = s.scratch(1, n_bytes / 2, DType::kF16);
     if (s.planning) return;
     const Context& c = context_of(s);
+    const auto chosen = static_cast<GemmWay>(
+        tuning_of(s, matmul_call(RowClass::kPrompt, rows_class_of_cuda(call.x.n_rows),
+                                 call.x.n_cols, call.weights))
+            .way);
     for_each_run(call, [&](const Run& run) {
-        const Way way = fitting_way(c, call, run, tiles);
+        const std::optional<Way> measured =
+            tiles == GemmTiles::kFitting ? chosen_way(c, call, run, chosen) : std::nullopt;
+        const Way way = measured ? *measured : fitting_way(c, call, run, tiles);
         if (way.unpacks_first) unpack(c, call, run, room);
         const Rows* unpacked = way.unpacks_first ? &room : nullptr;
         switch (way.tiles) {

@@ -7,6 +7,7 @@
 #include "cuda/device/prefill_rows.cuh"
 #include "cuda/prefill_attention.h"
 #include "model/step.h"
+#include "model/tuning.h"
 
 namespace ridge::cuda {
 namespace {
@@ -59,9 +60,9 @@ PromptKernel kernel_of(const KvLayer& kv, int shared_bytes_a_block) {
 
 // Few tiles against many positions leave multiprocessors idle: each segment gets blocks of its own
 // then. It is nothing to the results. 0: none does.
-int segments_apart(const Context& context, const KvLayer& kv, int64_t n_heads, int n_rows,
-                   int n_tiles, int last_position) {
-    if (n_tiles * kv.n_kv_heads >= 2 * context.n_sms) return 0;
+int segments_apart(const Context& context, const AttentionTuning& tuning, const KvLayer& kv,
+                   int64_t n_heads, int n_rows, int n_tiles, int last_position) {
+    if (int64_t{n_tiles} * kv.n_kv_heads >= int64_t{tuning.tiles_an_sm} * context.n_sms) return 0;
     const int n_segments = segments_of(int64_t{last_position} + 1);
     return n_segments < 2 || n_rows * n_heads * n_segments > most_parts(kv) ? 0 : n_segments;
 }
@@ -73,6 +74,7 @@ class PrefillAttention {
           batch_(s.batch),
           kv_(kv),
           args_(kv),
+          tuning_(tuning_of(s, attention_call(RowClass::kPrompt, 0, q.n_heads, kv))),
           kernel_(kernel_of(kv, context_.shared_bytes_a_block)) {
         n_parts_ = std::min(q.rows.n_rows * q.n_heads * segments_of(kv.n_slots), most_parts(kv));
         const Rows sums = s.scratch(n_parts_, kv.d_head), states = s.scratch(n_parts_, 2);
@@ -117,7 +119,8 @@ class PrefillAttention {
         const auto positions = batch_.positions.subspan(static_cast<size_t>(a.first_row),
                                                         static_cast<size_t>(a.n_rows));
         const int last = *std::max_element(positions.begin(), positions.end());
-        a.n_segments = segments_apart(context_, kv_, a.n_heads(), a.n_rows, a.n_tiles, last);
+        a.n_segments =
+            segments_apart(context_, tuning_, kv_, a.n_heads(), a.n_rows, a.n_tiles, last);
         if (a.n_segments == 0) return;
         CHECK(int64_t{a.n_rows} * a.n_heads() * a.n_segments <= n_parts_);
         a.sums = sums_, a.states = states_;
@@ -127,6 +130,7 @@ class PrefillAttention {
     const Batch& batch_;
     const KvLayer kv_;
     PromptRows args_;
+    const AttentionTuning tuning_;
     PromptKernel kernel_;
     int64_t n_parts_ = 0;
     float* sums_ = nullptr;
@@ -186,7 +190,7 @@ int segments_apart(const Caps& caps, const KvLayer& kv, int n_heads, int n_rows,
     const Context& context = *static_cast<const Context*>(caps.kernels);
     const int n_pairs = kernel_of(kv, context.shared_bytes_a_block).n_pairs;
     const int n_tiles = tiles_of(n_rows, n_heads / kv.n_kv_heads, n_pairs);
-    return segments_apart(context, kv, n_heads, n_rows, n_tiles, last_position);
+    return segments_apart(context, {}, kv, n_heads, n_rows, n_tiles, last_position);
 }
 
 void prefill_attention(Step& s, Heads q, KvLayer kv, Heads out) {

@@ -218,6 +218,10 @@ void add_choice(std::vector<Choice>& choices, const Choice& choice) {
     }
 }
 
+std::string prompt_text(int size) {
+    return size == 0 ? "prompts" : fmt::format("prompts to {} rows", int64_t{64} * size);
+}
+
 template <class T>
 std::string text_of_changes(const T& values) {
     std::string text;
@@ -274,27 +278,23 @@ std::string call_text(const MatmulCall& call) {
         weights += fmt::format("{}{} {}", weights.empty() ? "" : " + ",
                                format_of(weight.format).name, weight.d_out);
     }
-    const bool is_prompt = call.row_class == RowClass::kPrompt;
-    const std::string rows = is_prompt && call.size > 0
-                                 ? fmt::format(", to {} rows", 64 * call.size)
-                             : is_prompt      ? ", prompts"
-                             : call.size == 1 ? ", 1 row"
-                                              : ", several rows";
-    return fmt::format("matmul: {} x {}{}", call.d_in, weights, rows);
+    return fmt::format("matmul: {} x {}, {}", call.d_in, weights,
+                       call.row_class == RowClass::kPrompt ? prompt_text(call.size)
+                       : call.size == 1                    ? "1 row"
+                                                           : "several rows");
 }
 
 std::string call_text(const AttentionCall& call) {
-    const std::string types =
-        fmt::format("{}{}", kCacheTypes[static_cast<size_t>(call.k_dtype)],
-                    call.k_dtype == call.v_dtype
-                        ? std::string()
-                        : fmt::format(" {}", kCacheTypes[static_cast<size_t>(call.v_dtype)]));
-    const std::string size =
-        call.row_class == RowClass::kPrompt
-            ? ", prompts"
-            : fmt::format(", decode, to {} blocks", int64_t{1} << std::min(call.size, 40));
-    return fmt::format("attention: {} heads of {}, {} of K and V in {}{}", call.n_heads,
-                       call.d_head, call.n_kv_heads, types, size);
+    std::string types(kCacheTypes[static_cast<size_t>(call.k_dtype)]);
+    if (call.k_dtype != call.v_dtype) {
+        types += fmt::format(" {}", kCacheTypes[static_cast<size_t>(call.v_dtype)]);
+    }
+    return fmt::format("attention: {} heads of {}, {} of K and V in {}, {}", call.n_heads,
+                       call.d_head, call.n_kv_heads, types,
+                       call.row_class == RowClass::kPrompt
+                           ? prompt_text(call.size)
+                           : fmt::format("decode, to {} blocks of positions",
+                                         int64_t{1} << std::min(call.size, 40)));
 }
 
 std::string tuning_path(const std::string& folder, const TuningKey& key) {

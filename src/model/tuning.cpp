@@ -15,7 +15,7 @@ constexpr TuningParameter<MatmulTuning> kMatmul[] = {
     {"ahead_kib", &MatmulTuning::ahead_kib, 0, 64, 1, "cpu", kDecode},
     {"grain_kib", &MatmulTuning::grain_kib, 1, 4096, 1, "cpu", kDecode},
     {"slice_blocks", &MatmulTuning::slice_blocks, 0, 64, 8, "cpu", kPrompt},
-    {"few_rows", &MatmulTuning::few_rows, 0, 8, 1, "cpu", kPrompt},
+    {"few_rows", &MatmulTuning::few_rows, 0, kFewPromptRows, 1, "cpu", kPrompt},
     {"panels", &MatmulTuning::panels, 1, 8, 1, "cpu", kPrompt},
     {"way", &MatmulTuning::way, 0, 5, 1, "cuda", kPrompt},
 };

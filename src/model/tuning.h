@@ -75,11 +75,13 @@ struct AttentionCall {
 MatmulCall matmul_call(RowClass row_class, int size, int64_t d_in, const LinearGroup& weights);
 AttentionCall attention_call(RowClass row_class, int size, int64_t n_heads, const KvLayer& kv);
 
-// Classes of sizes. On the CPU one decode row, and several, are blocked differently; prompts of any
-// number of rows alike, since memory is planned for most of them. On CUDA prompts whose rows fill
-// as many tiles of 64 launch the same blocks.
+// Classes of sizes. On the CPU one decode row and several are blocked differently, and so are
+// prompts of few rows and of more. On CUDA prompts whose rows fill as many tiles of 64 launch the
+// same blocks.
+constexpr int kFewPromptRows = 64, kManyPrompts = 0, kFewPrompts = 1;
 constexpr int rows_class_of_cpu(RowClass row_class, int64_t n_rows) {
-    return row_class == RowClass::kPrompt ? 0 : n_rows == 1 ? 1 : 2;
+    if (row_class == RowClass::kDecode) return n_rows == 1 ? 1 : 2;
+    return n_rows > kFewPromptRows ? kManyPrompts : kFewPrompts;
 }
 constexpr int rows_class_of_cuda(int64_t n_rows) {
     return static_cast<int>((n_rows + 63) / 64);
@@ -95,8 +97,9 @@ constexpr int kMaxSizeClass = 1 << 20;
 // What may be chosen.
 template <class T>
 struct TuningParameter {
+    using Member = int T::*;
     std::string_view name;  // in files and tables
-    int T::*value;
+    Member value;
     int min, max, multiple;    // values that a file may have
     std::string_view backend;  // "cpu", "cuda"
     RowClass row_class;

@@ -41,7 +41,9 @@ Tuning for_case(const Case& c, const MatmulTuning& values) {
 }
 Tuning for_case(const Case& c, const AttentionTuning& values) {
     Tuning tuning;
-    tuning.set(attention_call_of(c, RowClass::kPrompt, 0), values);
+    for (int size : {kFewPrompts, kManyPrompts}) {
+        tuning.set(attention_call_of(c, RowClass::kPrompt, size), values);
+    }
     for (int size = 0; size < kBlockClasses; size++) {
         tuning.set(attention_call_of(c, RowClass::kDecode, size), values);
     }
@@ -80,7 +82,7 @@ TEST(Tuning, changes_no_bit_of_a_matmul) {
         constexpr int64_t kLargeRows = 1024;
         if (c.op != Op::kMatmul || c.weights[0].d_out > kLargeRows) continue;
         cases.push_back(c);
-        if (c.row_class == RowClass::kPrompt || c.n_rows > 8) continue;
+        if (c.row_class == RowClass::kPrompt || c.n_rows > kFewPromptRows) continue;
         Case prompt = c;  // few rows of a prompt may run on the kernels of decode rows
         prompt.row_class = RowClass::kPrompt;
         cases.push_back(finish_case(prompt));

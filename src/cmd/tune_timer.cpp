@@ -1,0 +1,88 @@
+#include "cmd/tune_timer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/timer.h"
+#include "cmd/step_profile.h"
+
+namespace ridge {
+namespace {
+
+// A sample runs the operator over and over for about so long, and looks at the clock in runs of so
+// long: many calls of the fastest.
+constexpr double kSampleMs = 5;
+constexpr int64_t kRunNs = 20'000;
+
+constexpr int64_t kTimesTheCache = 4, kMaxCopyBytes = int64_t{1} << 30, kMostCopies = 64;
+
+}  // namespace
+
+TuneTimer::TuneTimer(const Case& c, const Tables& tables, ThreadPool& pool, CaseDevice* device,
+                     int64_t last_cache_bytes, const std::function<void()>& before_copy)
+    : tables_(tables), pool_(pool), device_(device) {
+    const int64_t bytes = std::max<int64_t>(c.bytes, 1);
+    const int64_t most = std::clamp<int64_t>(kMaxCopyBytes / bytes, 1, kMostCopies);
+    const int64_t n = std::clamp<int64_t>(kTimesTheCache * last_cache_bytes / bytes + 1, 1, most);
+    for (int64_t i = 0; i < n; i++) {
+        before_copy();
+        copies_.emplace_back(c, static_cast<uint64_t>(i) + 1);
+    }
+}
+
+void TuneTimer::set_tunings(std::vector<Tuning> tunings) {
+    tunings_ = std::move(tunings);
+    tables_.tuning = tunings_.data();
+    for (CaseRun& copy : copies_) {
+        copy.bind(tables_, pool_, device_, tunings_);
+        copy.reset();
+    }
+    wait();
+}
+
+double TuneTimer::sample(size_t tuning) {
+    tables_.tuning = &tunings_[tuning];
+    next_copy().run_op();  // warms up
+    wait();
+    std::vector<double> runs_ns;  // a call of each, on average
+    int64_t n_calls = 0, n_of_run = 0, run_ns = 0;
+    const Timer all;
+    while (all.elapsed_ms() < kSampleMs) {
+        const Timer timer;
+        next_copy().run_op();
+        run_ns += timer.elapsed_ns();
+        n_calls++, n_of_run++;
+        if (run_ns < kRunNs) continue;
+        runs_ns.push_back(static_cast<double>(run_ns) / static_cast<double>(n_of_run));
+        n_of_run = run_ns = 0;
+    }
+    wait();
+    if (device_ != nullptr || runs_ns.empty()) {
+        return static_cast<double>(all.elapsed_ns()) / static_cast<double>(n_calls);
+    }
+    return median_of(runs_ns);
+}
+
+bool TuneTimer::give_the_same_bits() {
+    CaseRun& copy = copies_.front();
+    Outputs first;
+    for (size_t i = 0; i < tunings_.size(); i++) {
+        tables_.tuning = &tunings_[i];
+        copy.reset();
+        copy.run_op();
+        wait();
+        Outputs outputs = copy.outputs();
+        if (i == 0) {
+            first = std::move(outputs);
+        } else if (!outputs.fault.empty() || !same_bits(first, outputs)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void TuneTimer::wait() const {
+    if (device_ != nullptr) device_->wait();
+}
+
+}  // namespace ridge
