@@ -34,6 +34,8 @@ constexpr int kMaxDecodeSteps = 20;
 // Of prompt steps, which may take seconds, all together.
 constexpr int kMinPromptSteps = 3;
 constexpr double kPromptMs = 3000;
+// Decode steps in a row that are timed whole: a GPU runs ahead of the host between them.
+constexpr int64_t kStepsInARow = 16;
 
 struct RooflineOptions {
     OpenOptions open;
@@ -115,19 +117,19 @@ class Roofline {
             status_.show(what, share);
         };
         std::vector<int64_t> positions(static_cast<size_t>(options_.n_parallel),
-                                       options_.n_depth + 1);
-        positions.front() = std::max(options_.n_depth + 1, options_.n_prompt);
+                                       options_.n_depth + kStepsInARow);
+        positions.front() = std::max(options_.n_depth + kStepsInARow, options_.n_prompt);
         session_ = BenchSession::open(options_.open, std::move(positions),
                                       static_cast<int>(options_.n_prompt), progress,
                                       [](double) { stop_if_interrupted(); });
         result_.model = session_->info();
-        if (result_.model.device != "cpu") return;
         session_->fill(static_cast<int>(options_.n_parallel), options_.n_depth, progress);
         decode_.step.n_parallel = static_cast<int>(options_.n_parallel);
         decode_.step.n_depth = options_.n_depth;
         prompt_.step.n_prompt = options_.n_prompt;
-        time_step(decode_);  // warms up
-        const double prompt_ms = options_.n_prompt > 0 ? time_step(prompt_) : 0;
+        n_in_a_row_ = result_.model.device == "cpu" ? 1 : kStepsInARow;
+        time_step(decode_, n_in_a_row_);  // warms up
+        const double prompt_ms = options_.n_prompt > 0 ? time_step(prompt_, 1) : 0;
         CeilingEvents turns = events();
         turns.between = [&](double share) { take_turn(share, prompt_ms); };
         result_.ceilings = session_->measure_ceilings(turns);
@@ -154,24 +156,36 @@ class Roofline {
 
     void sample(Sampled& sampled) {
         session_->set_trace(&trace_);
-        time_step(sampled);
+        time_step(sampled, 1);
         sampled.profile.add(trace_);
         session_->set_trace(nullptr);
-        sampled.step.samples_ns.push_back(1e6 * time_step(sampled));
+        sampled.step.samples_ns.push_back(1e6 * time_step(sampled, n_in_a_row_));
     }
 
-    // Milliseconds.
-    double time_step(const Sampled& sampled) {
+    // Milliseconds of a step; of decode steps there may be several in a row.
+    double time_step(const Sampled& sampled, int64_t n_steps) {
         const Timer timer;
         if (sampled.step.n_prompt > 0) {
             session_->prompt(0, sampled.step.n_prompt);
         } else {
-            session_->decode(sampled.step.n_parallel, sampled.step.n_depth, 1);
+            session_->decode(sampled.step.n_parallel, sampled.step.n_depth, n_steps);
+            return timer.elapsed_ms() / static_cast<double>(n_steps);
         }
         return timer.elapsed_ms();
     }
 
+    // On a device: kernels alone, as a captured step starts them.
+    void time_alone(Sampled& sampled) {
+        if (!sampled.profile.is_on_device()) return;
+        session_->set_trace(&trace_);
+        sampled.profile.time_on_device(
+            trace_, [&] { time_step(sampled, 1); }, sampled.step.samples_ns);
+        session_->set_trace(nullptr);
+        sampled.step.on_device = true;
+    }
+
     void finish(Sampled& sampled) {
+        time_alone(sampled);
         const Roof roof(result_.ceilings);
         RooflineStep& step = sampled.step;
         const StepProfile& profile = sampled.profile;
@@ -195,8 +209,7 @@ class Roofline {
     void check_measured() const {
         const ModelInfo& model = result_.model;
         if (result_.ceilings.list.empty()) {
-            throw Error(ErrorKind::kUsage,
-                        "roofline: {} does not measure its ceilings; expected --device cpu",
+            throw Error(ErrorKind::kUsage, "roofline: {} does not measure its ceilings",
                         model.device);
         }
         if (options_.quiet) return;
@@ -212,6 +225,7 @@ class Roofline {
     const RooflineOptions& options_;
     StatusLine status_;
     std::unique_ptr<BenchSession> session_;
+    int64_t n_in_a_row_ = 1;
     StepTrace trace_;
     Sampled decode_, prompt_;
     RooflineResult result_;

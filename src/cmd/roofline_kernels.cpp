@@ -25,7 +25,7 @@ Roof::Roof(const Ceilings& ceilings) : dispatch_us_(ceilings.dispatch_us) {
     for (const Ceiling& ceiling : ceilings.list) {
         if (ceiling.n_threads != n_threads) continue;
         if (ceiling.kind == CeilingKind::kArithmetic) arithmetic_.push_back(ceiling);
-        if (ceiling.kind != CeilingKind::kRead) continue;
+        if (ceiling.kind != CeilingKind::kRead || ceiling.is_scratchpad) continue;
         const int64_t n_bytes = ceiling.level_bytes * std::max(n_threads, 1);
         levels_.push_back({ceiling.name, n_bytes, ceiling.rate});
     }
@@ -69,6 +69,7 @@ PlacedKernel place_kernel(const NodeGroup& group, int64_t step_bytes, std::strin
     kernel.stage = group.stage, kernel.node = group.node, kernel.checkpoint = group.checkpoint;
     kernel.weights = group.weights, kernel.n_calls = group.n_calls, kernel.work = group.work;
     kernel.matrices = group.matrices;
+    kernel.n_launches = group.n_launches, kernel.in_graph = group.in_graph;
     kernel.arithmetic = arithmetic;
     kernel.samples_ns = group.samples_ns;
     kernel.us = 1e-3 * group.median_ns();
@@ -90,7 +91,8 @@ PlacedKernel place_kernel(const NodeGroup& group, int64_t step_bytes, std::strin
     const Roof::Level& level = weights_us >= rows_us ? of_weights : of_rows;
     kernel.level = level.name;
     kernel.roof_us = std::max(weights_us + rows_us, arithmetic_us);
-    if (kernel.roof_us < roof.dispatch_us() * static_cast<double>(n_calls)) {
+    const int64_t n_dispatches = std::max(n_calls, group.n_launches);
+    if (kernel.roof_us < roof.dispatch_us() * static_cast<double>(n_dispatches)) {
         kernel.bound = Bound::kLaunch;
     } else if (arithmetic_us > weights_us + rows_us) {
         kernel.bound = Bound::kArithmetic;

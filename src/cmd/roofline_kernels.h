@@ -48,8 +48,10 @@ struct PlacedKernel {
     std::string stage, node, checkpoint, weights;
     std::vector<NodeGroup::Matrix> matrices;  // what `weights` says
     int64_t n_calls = 0;                      // in a step; what follows is of all of them together
-    Work work;                                // without its operands, which do not live as long
-    double us = 0;                            // median over steps
+    int64_t n_launches = 0;                   // on a device (NodeGroup)
+    bool in_graph = false;
+    Work work;      // without its operands, which do not live as long
+    double us = 0;  // median over steps
     double gbps = 0, gflops = 0;
     double intensity = 0;  // flops a byte
     std::string level;     // that most of the bytes' time goes to

@@ -55,8 +55,13 @@ std::string ceilings_table(const Ceilings& ceilings) {
             threads.push_back(ceiling.n_threads);
         has_theoretical = has_theoretical || ceiling.theoretical > 0;
     }
-    Rows rows(1, {"ceiling", "of a thread"});
-    for (int n : threads) rows[0].push_back(n == 1 ? "1 thread" : fmt::format("{} threads", n));
+    const bool has_threads = threads.front() > 0;
+    Rows rows(1, {"ceiling", has_threads ? "of a thread" : "size"});
+    for (int n : threads) {
+        rows[0].push_back(!has_threads ? "measured"
+                          : n == 1     ? "1 thread"
+                                       : fmt::format("{} threads", n));
+    }
     if (has_theoretical) rows[0].emplace_back("theoretical");
     for (const Ceiling& first : ceilings.list) {
         if (first.n_threads != threads.front()) continue;
@@ -78,8 +83,8 @@ std::string ceilings_table(const Ceilings& ceilings) {
         rows.push_back(std::move(row));
     }
     std::string text = aligned_table(rows, 1);
-    text += fmt::format("\nmedians, with the lowest and the highest; a launch takes {:.2f} us",
-                        ceilings.dispatch_us);
+    text += fmt::format("\nmedians, with the lowest and the highest; a launch takes {:.2f} us{}",
+                        ceilings.dispatch_us, has_threads ? "" : ", behind others in a graph");
     return text + (has_theoretical ? "\n" : "; theoretical peaks are unknown\n");
 }
 
@@ -113,6 +118,14 @@ std::string step_text(const RooflineStep& step) {
         fmt::format("{}: {:.3f} ms, {:.1f} tok/s (median of {})\n\n", step.name(),
                     1e-6 * median_of(step.samples_ns), step.tok_s(), step.samples_ns.size());
     text += aligned_table(rows, 3);
+    if (step.on_device) {
+        const bool alone = std::any_of(step.kernels.begin(), step.kernels.end(),
+                                       [](const PlacedKernel& kernel) { return kernel.in_graph; });
+        text += alone
+                    ? "\nus: each row's kernels alone, in a graph of their own (see trace); as the "
+                      "step runs they overlap with their neighbours\n"
+                    : "\nus: between marks before and after each call\n";
+    }
     if (step.n_prompt > 0) return text;
     const double bound = step.bound_tok_s();
     return text + fmt::format(
@@ -136,6 +149,7 @@ Json ceiling_json(const Ceiling& ceiling) {
     if (ceiling.theoretical > 0) json["theoretical"] = ceiling.theoretical;
     if (ceiling.kind == CeilingKind::kArithmetic) return json;
     if (ceiling.level_bytes > 0) json["level_bytes"] = ceiling.level_bytes;
+    if (ceiling.is_scratchpad) json["is_scratchpad"] = true;
     json["buffer_bytes"] = ceiling.buffer_bytes;
     return json;
 }
@@ -148,6 +162,10 @@ Json kernel_json(const PlacedKernel& kernel) {
     json["checkpoint"] = kernel.checkpoint;
     json["weights"] = matrices_json(kernel.matrices);
     json["n_calls"] = kernel.n_calls;
+    if (kernel.n_launches > 0) {
+        json["n_launches"] = kernel.n_launches;
+        json["in_graph"] = kernel.in_graph;
+    }
     json["bytes"] = bytes_json(kernel.work);
     json["bytes"]["from"] = "counted";
     json["flops"] = kernel.work.flops;
@@ -208,8 +226,12 @@ std::string rate_text(const Ceiling& ceiling) {
 
 std::string machine_text(const RooflineResult& result) {
     const ModelInfo& model = result.model;
-    return fmt::format("{}, {}, {}", model.gpu.empty() ? cpu_name() : model.gpu,
-                       counted(model.n_threads, "thread"), result.ceilings.isa);
+    if (!model.gpu.empty()) {
+        return fmt::format("{}, driver {}, {}", model.gpu,
+                           model.driver.empty() ? "unknown" : model.driver, model.runtime);
+    }
+    return fmt::format("{}, {}, {}", cpu_name(), counted(model.n_threads, "thread"),
+                       result.ceilings.isa);
 }
 
 std::string roofline_text(const RooflineResult& result) {

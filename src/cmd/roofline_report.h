@@ -20,9 +20,10 @@ struct RooflineStep {
     int n_parallel = 1;    // sequences of a decode step, each with n_depth positions before
     int64_t n_depth = 0;
     std::vector<PlacedKernel> kernels;
-    Work work;              // of all of them
-    double traced_us = 0;   // median of the steps that the kernels' times are of
-    double between_us = 0;  // of that, in no kernel
+    Work work;               // of all of them
+    double traced_us = 0;    // median of the steps that the kernels' times are of
+    double between_us = 0;   // of that, in no kernel
+    bool on_device = false;  // whose kernels were timed alone where `in_graph`
     // At which memory can be read: the read wall, or the ceiling of the level that holds the step's
     // weights, keys and values, whichever is higher.
     double read_gbps = 0;

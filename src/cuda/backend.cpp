@@ -8,6 +8,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "cuda/ceilings.h"
 #include "cuda/check.h"
 #include "cuda/checkpoints.h"
 #include "cuda/context.h"
@@ -254,6 +255,15 @@ class CudaBackend : public Backend {
                 {tensor.planes[0].data, static_cast<size_t>(least_bytes(tensor, *tensor.layout))});
         });
         return cuda::measure_read_gbps(joined(std::move(runs)), stream_.get());
+    }
+    Ceilings measure_ceilings(const CeilingEvents& events) override {
+        use("measuring");
+        return cuda::measure_ceilings(context_, device_.name,
+                                      static_cast<int64_t>(free_memory_bytes()), events);
+    }
+    std::string_view arithmetic_of(std::string_view node, std::string_view checkpoint,
+                                   const Format* format, RowClass) const override {
+        return cuda::arithmetic_of(node, checkpoint, format);
     }
     double measure_link_gbps() override {
         use("measuring the link");

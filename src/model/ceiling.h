@@ -16,14 +16,15 @@ enum class CeilingKind : uint8_t {
 // One limit of a device, measured: what no kernel passes.
 struct Ceiling {
     CeilingKind kind = CeilingKind::kRead;
-    std::string name;           // "L1", "memory"; "f32", "bf16", "int8", "bf16 matrix"
-    std::string how;            // instructions of an arithmetic one: "vfmadd, 512 bits"
-    int n_threads = 1;          // 0: the whole of a device that has no threads
-    std::vector<double> rates;  // of each repetition: GB/s, or 1e9 operations a second
-    double rate = 0;            // their median
-    double theoretical = 0;     // the maker's figure, where it is known for sure; 0: unknown
-    int64_t level_bytes = 0;    // of a cache, what each thread has of it; 0: none
-    int64_t buffer_bytes = 0;   // that each thread read, or copied between its halves
+    std::string name;            // "L1", "memory"; "f32", "bf16", "int8", "bf16 matrix"
+    std::string how;             // instructions of an arithmetic one: "vfmadd, 512 bits"
+    int n_threads = 1;           // 0: the whole of a device that has no threads
+    std::vector<double> rates;   // of each repetition: GB/s, or 1e9 operations a second
+    double rate = 0;             // their median
+    double theoretical = 0;      // the maker's figure, where it is known for sure; 0: unknown
+    int64_t level_bytes = 0;     // of a cache, what each thread has of it; 0: none
+    int64_t buffer_bytes = 0;    // that each thread read, or copied between its halves
+    bool is_scratchpad = false;  // kernels fill it themselves: none finds there what another left
 };
 
 struct Ceilings {
