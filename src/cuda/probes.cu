@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(kThreads) shared_kernel(int n_rounds, int* sin
 #pragma unroll
         for (int l = 0; l < kLoads; l++) {
             uint4 w;
-            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+            // Volatile for ptxas, too, which would take an equal load's result again.
+            asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
                          : "r"(first + static_cast<uint32_t>(l % 2) * kThreads * 16));
             sum ^= w.x ^ w.y;
