@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """llama.cpp as a peer of `ridge bench`: through llama-cpp-python where it is there, else by running llama-bench.
 
-    ridge bench -m model.gguf --peer llama.cpp --peer-python /opt/peers/bin/python
-    ridge bench -m model.gguf --peer llama.cpp --peer-program /opt/peer/native/bin/llama-bench
+    ridge bench -m model.gguf --peer llama.cpp --peer-python python3
+    ridge bench -m model.gguf --peer llama.cpp --peer-program build/bin/llama-bench
 
 llama-cpp-python keeps the model loaded, computes the same tokens and draws the most probable ones as Ridge does.
 llama-bench is a fresh process each time, with a warm-up of its own; it draws no token, and knows one sequence.

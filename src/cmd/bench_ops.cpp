@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +15,14 @@
 #include "cases/case_run.h"
 #include "cases/model_cases.h"
 #include "cases/subject.h"
-#include "cmd/aligned_table.h"
+#include "cmd/bench_ops_report.h"
 #include "cmd/build_info.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
 #include "cmd/machine_json.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
+#include "cmd/peers.h"
 #include "cmd/step_profile.h"
 #include "cmd/values.h"
 #include "engine/case_session.h"
@@ -34,12 +36,20 @@ namespace {
 
 constexpr int64_t kMaxRows = 4096, kMaxDepth = int64_t{1} << 20;
 constexpr int64_t kMaxParallel = 256;
-constexpr std::string_view kOracle = "ref", kPlain = "plain";
+constexpr std::string_view kOracle = "ref";
 
 // A sample runs an operator over and over for about so long, and looks at the clock in runs of so
 // long: many calls of the fastest.
 constexpr double kSampleMs = 20;
 constexpr int64_t kRunNs = 20'000;
+// Where calls are long, not every copy has one: so much and a call more.
+constexpr double kLongSampleMs = 300;
+
+// Of a peer's result from the equation's: 16-bit operands and sums are as far off as 0.01.
+constexpr double kPeerError = 0.05;
+
+// Rows behind so many positions, of --sweep.
+constexpr int64_t kSweepRows[] = {1, 4, 16, 64, 256}, kSweepDepths[] = {0, 512, 2048, 8192};
 
 // Weights and caches of a step come from memory: copies of them that together are several times the
 // last cache take turns. Of memory they may have so much.
@@ -51,7 +61,8 @@ struct OpsOptions {
     std::vector<std::string> ops, checkpoints;
     std::vector<int64_t> n_depth, n_prompt;
     int64_t n_parallel = 1, n_repetitions = 5;
-    bool json = false, quiet = false;
+    bool sweep = false, controls = false, json = false, quiet = false;
+    PeerOptions peers;
     FromVariables from_variables;
 };
 
@@ -91,6 +102,14 @@ bool parse(const std::vector<std::string>& arguments, OpsOptions& options) {
                        options.n_parallel, 0, kMaxParallel);
     add_integer_option(line, "-r,--repetitions", "samples of each, in turns (default: 5)",
                        options.n_repetitions, 1, 1000);
+    line.flag("--sweep",
+              "attention alone: each of -p rows behind each of -d positions (default: 1 to 256 "
+              "rows, 0 to 8192 positions)",
+              options.sweep);
+    line.flag("--controls",
+              "beside each kernel of the CPU the same one on every lesser instruction set",
+              options.controls);
+    add_peer_options(line, options.peers, PeerWork::kOps);
     line.section("Where");
     line.name("--device", "NAME", "device whose kernels run: auto (default), cpu, cuda:N",
               options.open.device, expected_devices);
@@ -106,44 +125,47 @@ bool parse(const std::vector<std::string>& arguments, OpsOptions& options) {
     return true;
 }
 
-// One checkpoint's kernel of one case.
-struct OpResult {
-    std::string checkpoint;
-    std::vector<double> samples_ns;  // of one call each
-};
-struct CaseResult {
-    Case c;
-    std::vector<OpResult> results;
-};
-
-// What another program needs to time the same work.
-Json shape_json(const Case& c) {
-    Json json;
-    json["n_rows"] = c.n_rows;
-    json["d_in"] = c.d_in;
-    json["n_heads"] = c.n_heads;
-    json["n_kv_heads"] = c.n_kv_heads;
-    json["d_head"] = c.d_head;
-    json["d_rope"] = c.d_rope;
-    json["weights"] = Json::array();
-    for (const CaseWeight& weight : c.weights) {
-        Json one;
-        one["d_out"] = weight.d_out;
-        one["format"] = std::string(format_of(weight.format).name);
-        json["weights"].push_back(std::move(one));
-    }
-    json["sequences"] = Json::array();
-    for (const CaseSequence& sequence : c.sequences) {
-        Json one;
-        one["n_ctx"] = sequence.n_ctx;
-        one["n_rows"] = sequence.n_rows;
-        json["sequences"].push_back(std::move(one));
-    }
-    return json;
-}
-
 bool reads_memory(Op op) {
     return op == Op::kMatmul || op == Op::kAttention || op == Op::kEmbedRows;
+}
+
+void set_defaults(OpsOptions& options) {
+    auto& depths = options.n_depth;
+    auto& rows = options.n_prompt;
+    if (!options.sweep) {
+        if (depths.empty()) depths = {128};
+        if (rows.empty()) rows = {128};
+        return;
+    }
+    if (depths.empty()) depths.assign(std::begin(kSweepDepths), std::end(kSweepDepths));
+    if (rows.empty()) rows.assign(std::begin(kSweepRows), std::end(kSweepRows));
+    const std::string attention(op_name(Op::kAttention));
+    if (!options.ops.empty() && options.ops != std::vector{attention}) {
+        throw Error(ErrorKind::kUsage, "--sweep: it is of attention alone, expected no other --op");
+    }
+    options.ops = {attention};
+}
+
+// `step`: with the types of the cache.
+std::vector<StepShape> wanted_steps(const OpsOptions& options, StepShape step) {
+    std::vector<StepShape> steps;
+    for (int64_t n_depth : options.n_depth) {
+        if (options.n_parallel == 0 || options.sweep) break;
+        step.n_rows = static_cast<int32_t>(options.n_parallel), step.n_ctx = n_depth + 1;
+        steps.push_back(step);
+    }
+    for (int64_t n_prompt : options.n_prompt) {
+        if (n_prompt == 0) continue;
+        const std::vector<int64_t> from_start = {0};
+        for (int64_t n_depth : options.sweep ? options.n_depth : from_start) {
+            // A row of a sweep is one of a decode step.
+            const bool decodes = options.sweep && n_prompt == 1;
+            step.row_class = decodes ? RowClass::kDecode : RowClass::kPrompt;
+            step.n_rows = static_cast<int32_t>(n_prompt), step.n_ctx = n_depth + n_prompt;
+            steps.push_back(step);
+        }
+    }
+    return steps;
 }
 
 // The steps' calls, each once, in the order of ops.
@@ -151,24 +173,12 @@ std::vector<Case> wanted_cases(const OpsOptions& options) {
     const ModelFile file = open_model_header(options.open.model);
     const Config config = read_config(file);
     const Weights weights = read_weights(file, config);
-    std::vector<StepShape> steps;
     StepShape step;
     step.k_dtype = read_cache_type("-ctk", options.open.cache_type_k);
     step.v_dtype = read_cache_type("-ctv", options.open.cache_type_v);
     check_kv_types(config, step.k_dtype, step.v_dtype);
-    for (int64_t n_depth : options.n_depth) {
-        if (options.n_parallel == 0) break;
-        step.n_rows = static_cast<int32_t>(options.n_parallel), step.n_ctx = n_depth + 1;
-        steps.push_back(step);
-    }
-    step.row_class = RowClass::kPrompt;
-    for (int64_t n_prompt : options.n_prompt) {
-        if (n_prompt == 0) continue;
-        step.n_rows = static_cast<int32_t>(n_prompt), step.n_ctx = n_prompt;
-        steps.push_back(step);
-    }
     std::vector<Case> cases;
-    for (const StepShape& shape : steps) {
+    for (const StepShape& shape : wanted_steps(options, step)) {
         for (Case& c : model_cases(config, weights, shape)) {
             const auto& ops = options.ops;
             const bool wanted =
@@ -189,8 +199,11 @@ class OpBench {
         : options_(options),
           status_(!options.quiet),
           isa_(options.open.cpu_isa.empty() ? cpu_isa_names().back() : options.open.cpu_isa),
-          session_(CaseSession::open(with_isa(options.open, isa_))),
-          pool_(options.open.n_threads > 0 ? options.open.n_threads : default_n_threads()),
+          peers_(start_peers(options.peers, PeerWork::kOps, {n_threads(options), false},
+                             stop_if_interrupted)),
+          session_(CaseSession::open(
+              with_isa(options.open, options.controls ? options.open.cpu_isa : isa_))),
+          pool_(n_threads(options)),
           cases_(wanted_cases(options)) {
         check_names();
         for (const DataCache& cache : data_caches()) last_cache_bytes_ = cache.n_bytes;
@@ -204,12 +217,17 @@ class OpBench {
         if (options_.json) {
             output.write_json(json());
         } else {
-            output.write_untrusted(table());
+            output.write_untrusted(ops_table(results_));
+            output.write_untrusted(peer_notes());
         }
         output.flush();
     }
 
   private:
+    static int n_threads(const OpsOptions& options) {
+        return options.open.n_threads > 0 ? options.open.n_threads : default_n_threads();
+    }
+
     static OpenOptions with_isa(OpenOptions open, const std::string& isa) {
         open.cpu_isa = isa;
         return open;
@@ -228,11 +246,11 @@ class OpBench {
         for (const std::string& name : options_.ops) parse_choice("--op", name, ops);
     }
 
-    // On the CPU of one instruction set alone.
+    // On the CPU of one instruction set alone, where no controls are asked for.
     std::vector<Subject> subjects_of_op(Op op) const {
         std::vector<Subject> subjects = session_->subjects(op);
         std::erase_if(subjects, [&](const Subject& subject) {
-            if (!subject.isa.empty() && subject.isa != isa_) return true;
+            if (!options_.controls && !subject.isa.empty() && subject.isa != isa_) return true;
             const auto& asked = options_.checkpoints;
             if (asked.empty()) return subject.checkpoint == kOracle;
             return std::find(asked.begin(), asked.end(), subject.checkpoint) == asked.end();
@@ -259,31 +277,102 @@ class OpBench {
 
     CaseResult time_case(size_t number) {
         const Case& c = cases_[number];
-        CaseResult result{c, {}};
+        CaseResult result{c, {}, {}};
         const std::vector<Subject> subjects = subjects_of_op(c.op);
-        for (const Subject& subject : subjects) result.results.push_back({subject.checkpoint, {}});
+        for (const Subject& subject : subjects) {
+            result.results.push_back(
+                {subject.checkpoint, subject.isa == isa_ ? "" : subject.isa, {}});
+        }
+        if (subjects.empty()) return result;  // none of the checkpoints that were asked for
         std::deque<CaseRun> copies = copies_of(c);
+        for (Peer& peer : peers_) {
+            stop_if_interrupted();
+            status_.show(fmt::format("{} in {},", c.name, peer.name()), done_of(number, 0));
+            result.peers.push_back(open_in_peer(peer, c, static_cast<int64_t>(copies.size())));
+        }
         for (int64_t r = 0; r < options_.n_repetitions; r++) {
-            for (size_t i = 0; i < subjects.size(); i++) {
-                // In order and backwards in turns, since neighbours in time have a machine alike.
-                const size_t s = r % 2 == 0 ? i : subjects.size() - 1 - i;
+            // In order and backwards in turns, since neighbours in time have a machine alike.
+            const size_t n_subjects = subjects.size(), n = n_subjects + peers_.size();
+            for (size_t i = 0; i < n; i++) {
+                const size_t s = r % 2 == 0 ? i : n - 1 - i;
                 stop_if_interrupted();
-                const double done =
-                    (static_cast<double>(r) +
-                     static_cast<double>(i) / static_cast<double>(subjects.size())) /
-                    static_cast<double>(options_.n_repetitions);
-                status_.show(
-                    fmt::format("timing {},", c.name),
-                    (static_cast<double>(number) + done) / static_cast<double>(cases_.size()));
+                const double round_done = static_cast<double>(i) / static_cast<double>(n);
+                status_.show(fmt::format("timing {},", c.name),
+                             done_of(number, (static_cast<double>(r) + round_done) /
+                                                 static_cast<double>(options_.n_repetitions)));
+                if (s >= n_subjects) {
+                    time_peer(peers_[s - n_subjects], result.peers[s - n_subjects]);
+                    continue;
+                }
+                const Timer warming;
                 for (CaseRun& copy : copies) {
                     copy.bind(subjects[s].tables, pool_, session_->case_device());
                     copy.reset();
-                    copy.run_op();  // warms up
+                    if (warming.elapsed_ms() < kLongSampleMs) copy.run_op();
                 }
                 result.results[s].samples_ns.push_back(sample(c, copies));
             }
         }
         return result;
+    }
+
+    double done_of(size_t number, double of_case) const {
+        return (static_cast<double>(number) + of_case) / static_cast<double>(cases_.size());
+    }
+
+    // The same operator in a peer, held against the equation there. Error where it is another one.
+    PeerOpResult open_in_peer(Peer& peer, const Case& c, int64_t n_copies) const {
+        Json request;
+        request["request"] = "op";
+        request["op"] = std::string(op_name(c.op));
+        request["shape"] = shape_json(c);
+        request["device"] = session_->case_device() == nullptr ? "cpu" : "cuda";
+        request["copies_bytes"] = n_copies * c.bytes;
+        const Json answer = peer.ask(request);
+        PeerOpResult result;
+        result.name = peer.name();
+        result.unfit = answer.value("unfit", "");
+        if (!result.unfit.empty()) return result;
+        result.variant = answer.value("variant", "");
+        result.n_bytes = answer.value("bytes", int64_t{0});
+        const auto error = answer.find("relative_l2");
+        result.relative_l2 = error != answer.end() && error->is_number() ? error->get<double>() : 1;
+        if (result.relative_l2 >= 0 && result.relative_l2 <= kPeerError) return result;
+        throw Error("--peer {}: {}: its result is off by {:.2g} (relative L2), expected {} or less",
+                    peer.name(), c.name, result.relative_l2, kPeerError);
+    }
+
+    static void time_peer(Peer& peer, PeerOpResult& result) {
+        if (!result.unfit.empty()) return;
+        Json request;
+        request["request"] = "sample";
+        request["sample_ms"] = kSampleMs;
+        request["run_ns"] = kRunNs;
+        result.samples_ns.push_back(peer.ask_ns(request));
+    }
+
+    // What they are, and what they did not do.
+    std::string peer_notes() const {
+        std::string text;
+        if (!peers_.empty()) {
+            text +=
+                "\nRidge is: how many times as fast its fastest kernel is, the median of the "
+                "rounds' ratios ± their median distance from it.\n";
+        }
+        for (const Peer& peer : peers_) {
+            text += fmt::format("\n{}: {}; {}.\n", peer.name(), peer_title(peer.about()),
+                                peer.about().value("note", "its own layouts"));
+            std::set<std::string> unfit;
+            for (const CaseResult& result : results_) {
+                for (const PeerOpResult& one : result.peers) {
+                    if (one.name != peer.name() || one.unfit.empty()) continue;
+                    if (!unfit.insert(one.unfit).second) continue;
+                    text += fmt::format("{} did not run {}: {}\n", peer.name(), result.c.name,
+                                        one.unfit);
+                }
+            }
+        }
+        return printable(text, 0, true);
     }
 
     void wait() const {
@@ -300,7 +389,11 @@ class OpBench {
         std::vector<double> runs_ns;  // a call of each, on average
         int64_t n_calls = 0, n_of_run = 0, run_ns = 0;
         const Timer all;
-        for (size_t i = 0; all.elapsed_ms() < kSampleMs || i < copies.size(); i++) {
+        const auto goes_on = [&](size_t n_done) {
+            const double ms = all.elapsed_ms();
+            return n_done == 0 || ms < kSampleMs || (n_done < copies.size() && ms < kLongSampleMs);
+        };
+        for (size_t i = 0; goes_on(i); i++) {
             CaseRun& copy = copies[i % copies.size()];
             if (needs_reset) {
                 copy.reset();
@@ -323,37 +416,6 @@ class OpBench {
         return median_of(std::move(runs_ns));
     }
 
-    static double plain_ns(const CaseResult& result) {
-        for (const OpResult& one : result.results) {
-            if (one.checkpoint == kPlain) return median_of(one.samples_ns);
-        }
-        return 0;
-    }
-
-    static double spread_ns(const OpResult& one) {
-        const auto [least, most] =
-            std::minmax_element(one.samples_ns.begin(), one.samples_ns.end());
-        return (*most - *least) / 2;
-    }
-
-    std::string table() const {
-        std::vector<std::vector<std::string>> rows = {
-            {"operator", "checkpoint", "us", "±", "GB/s", "GFLOP/s", "times plain"}};
-        for (const CaseResult& result : results_) {
-            for (const OpResult& one : result.results) {
-                const double ns = median_of(one.samples_ns);
-                rows.push_back({&one == &result.results.front() ? result.c.name : std::string(),
-                                one.checkpoint, fmt::format("{:.2f}", ns * 1e-3),
-                                fmt::format("{:.2f}", spread_ns(one) * 1e-3),
-                                fmt::format("{:.2f}", static_cast<double>(result.c.bytes) / ns),
-                                fmt::format("{:.2f}", static_cast<double>(result.c.flops) / ns),
-                                plain_ns(result) > 0 ? fmt::format("{:.2f}", plain_ns(result) / ns)
-                                                     : std::string()});
-            }
-        }
-        return aligned_table(rows, 2);
-    }
-
     Json json() const {
         Json json;
         json["build_commit"] = std::string(build_info().commit);
@@ -364,34 +426,16 @@ class OpBench {
         json["isa"] = session_->case_device() == nullptr ? isa_ : "";
         json["n_threads"] = pool_.size();
         json["model_filename"] = options_.open.model;
-        json["operators"] = Json::array();
-        for (const CaseResult& result : results_) {
-            Json one;
-            one["op"] = std::string(op_name(result.c.op));
-            one["case"] = result.c.name;
-            one["bytes"] = result.c.bytes;
-            one["flops"] = result.c.flops;
-            one["shape"] = shape_json(result.c);
-            one["checkpoints"] = Json::array();
-            for (const OpResult& of : result.results) {
-                Json entry;
-                const double ns = median_of(of.samples_ns);
-                entry["checkpoint"] = of.checkpoint;
-                entry["median_ns"] = ns;
-                entry["gbps"] = static_cast<double>(result.c.bytes) / ns;
-                entry["gflops"] = static_cast<double>(result.c.flops) / ns;
-                entry["times_plain"] = plain_ns(result) > 0 ? Json(plain_ns(result) / ns) : Json();
-                entry["samples_ns"] = of.samples_ns;
-                one["checkpoints"].push_back(std::move(entry));
-            }
-            json["operators"].push_back(std::move(one));
-        }
+        if (!peers_.empty()) json["peers"] = Json::object();
+        for (const Peer& peer : peers_) json["peers"][peer.name()] = peer.about();
+        json["operators"] = ops_json(results_);
         return json;
     }
 
     const OpsOptions& options_;
     StatusLine status_;
     const std::string isa_;  // of the CPU's kernels
+    std::vector<Peer> peers_;
     std::unique_ptr<CaseSession> session_;
     ThreadPool pool_;
     std::vector<Case> cases_;
@@ -405,8 +449,8 @@ int bench_ops_command(const std::vector<std::string>& arguments) {
     OpsOptions options;
     if (!parse(arguments, options)) return 0;
     return blame_variables(options.from_variables, [&] {
-        if (options.n_depth.empty()) options.n_depth = {128};
-        if (options.n_prompt.empty()) options.n_prompt = {128};
+        check_peers(options.peers, PeerWork::kOps);
+        set_defaults(options);
         const bool has_prompts = std::any_of(options.n_prompt.begin(), options.n_prompt.end(),
                                              [](int64_t n) { return n > 0; });
         if (options.n_parallel == 0 && !has_prompts) {
