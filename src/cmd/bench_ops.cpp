@@ -24,9 +24,11 @@
 #include "cmd/output.h"
 #include "cmd/peers.h"
 #include "cmd/step_profile.h"
+#include "cmd/tuning_info.h"
 #include "cmd/values.h"
 #include "engine/case_session.h"
 #include "engine/model_source.h"
+#include "engine/tuning_cache.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
@@ -36,7 +38,7 @@ namespace {
 
 constexpr int64_t kMaxRows = 4096, kMaxDepth = int64_t{1} << 20;
 constexpr int64_t kMaxParallel = 256;
-constexpr std::string_view kOracle = "ref";
+constexpr std::string_view kOracle = "ref", kUntuned = ", untuned";
 
 // A sample runs an operator over and over for about so long, and looks at the clock in runs of so
 // long: many calls of the fastest.
@@ -61,7 +63,7 @@ struct OpsOptions {
     std::vector<std::string> ops, checkpoints;
     std::vector<int64_t> n_depth, n_prompt;
     int64_t n_parallel = 1, n_repetitions = 5;
-    bool sweep = false, controls = false, json = false, quiet = false;
+    bool sweep = false, controls = false, untuned = false, json = false, quiet = false;
     PeerOptions peers;
     FromVariables from_variables;
 };
@@ -116,6 +118,10 @@ bool parse(const std::vector<std::string>& arguments, OpsOptions& options) {
     line.name("--cpu-isa", "NAME", "instruction set of the CPU's kernels (default: the best)",
               options.open.cpu_isa, [] { return "one of " + known_cpu_isas(); });
     add_threads_option(line, options.open);
+    add_tuning_option(line, options.open);
+    line.flag("--untuned",
+              "beside the kernels that ridge tune has chosen for the same ones without that choice",
+              options.untuned);
     line.section("Output");
     line.flag("--json", "print one JSON object, with every sample", options.json);
     add_quiet_option(line, options.quiet);
@@ -208,6 +214,7 @@ class OpBench {
         check_names();
         for (const DataCache& cache : data_caches()) last_cache_bytes_ = cache.n_bytes;
         if (session_->case_device() != nullptr) last_cache_bytes_ = kUnknownCacheBytes;
+        read_tuning();
     }
 
     void run() {
@@ -233,6 +240,38 @@ class OpBench {
         return open;
     }
 
+    void read_tuning() {
+        if (options_.open.no_tuning) return;
+        LoadedTuning loaded =
+            load_tuning(options_.open.tuning_folder,
+                        tuning_key(session_->gpu(), isa_, pool_.size(), options_.open.build));
+        if (!loaded.ignored.empty() && !options_.quiet) say(loaded.ignored);
+        if (!loaded.cache) return;
+        tuning_ = loaded.cache->tuning();
+        tuned_ = {static_cast<int>(loaded.cache->n_choices()),
+                  static_cast<int>(loaded.cache->n_changes()),
+                  loaded.cache->time,
+                  {}};
+    }
+
+    // With what was chosen for this instruction set, and without it where that is asked for.
+    std::vector<Subject> tuned(std::vector<Subject> subjects) const {
+        if (tuned_.n_choices == 0) return subjects;
+        std::vector<Subject> all;
+        for (Subject& subject : subjects) {
+            const bool is_for_it = subject.isa.empty() || subject.isa == isa_;
+            std::optional<Subject> untuned;
+            if (options_.untuned && is_for_it && subject.tables.kernels != nullptr) {
+                untuned = subject;
+                untuned->checkpoint += kUntuned;
+            }
+            if (is_for_it) subject.tables.tuning = &tuning_;
+            all.push_back(std::move(subject));
+            if (untuned) all.push_back(std::move(*untuned));
+        }
+        return all;
+    }
+
     void check_names() const {
         std::vector<std::string> known;
         for (const Checkpoint& checkpoint : session_->checkpoints()) {
@@ -255,7 +294,7 @@ class OpBench {
             if (asked.empty()) return subject.checkpoint == kOracle;
             return std::find(asked.begin(), asked.end(), subject.checkpoint) == asked.end();
         });
-        return subjects;
+        return tuned(std::move(subjects));
     }
 
     // Copies with weights, keys and values of their own.
@@ -425,6 +464,7 @@ class OpBench {
         if (!session_->gpu().empty()) json["gpu"] = session_->gpu();
         json["isa"] = session_->case_device() == nullptr ? isa_ : "";
         json["n_threads"] = pool_.size();
+        json["tuning"] = tuning_json(tuned_);
         json["model_filename"] = options_.open.model;
         if (!peers_.empty()) json["peers"] = Json::object();
         for (const Peer& peer : peers_) json["peers"][peer.name()] = peer.about();
@@ -435,6 +475,8 @@ class OpBench {
     const OpsOptions& options_;
     StatusLine status_;
     const std::string isa_;  // of the CPU's kernels
+    Tuning tuning_;          // for it
+    TuningInfo tuned_;
     std::vector<Peer> peers_;
     std::unique_ptr<CaseSession> session_;
     ThreadPool pool_;
