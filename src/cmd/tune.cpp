@@ -1,13 +1,10 @@
 #include <algorithm>
 #include <chrono>
-#include <deque>
-#include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/caches.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -19,11 +16,10 @@
 #include "cmd/machine_json.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
-#include "cmd/step_profile.h"
 #include "cmd/tune_jobs.h"
 #include "cmd/tune_report.h"
-#include "cmd/tune_search.h"
-#include "cmd/tune_timer.h"
+#include "cmd/tune_run.h"
+#include "cmd/tune_step_timer.h"
 #include "cmd/values.h"
 #include "engine/case_session.h"
 #include "engine/model_source.h"
@@ -35,8 +31,6 @@ namespace {
 
 constexpr int64_t kMaxRows = 4096, kMaxDepth = int64_t{1} << 20, kMaxParallel = 64;
 constexpr int64_t kMaxBudget = 86400;
-constexpr int64_t kUnknownCacheBytes = int64_t{64} << 20;
-constexpr int kIncumbentSamples = 3;
 
 struct TuneOptions {
     OpenOptions open;
@@ -151,9 +145,8 @@ class Tuner {
           status_(!options.quiet),
           place_(options.open),
           session_(CaseSession::open(on_place(options.open, place_))),
-          pool_(place_.n_threads) {
-        for (const DataCache& cache : data_caches()) last_cache_bytes_ = cache.n_bytes;
-        if (session_->case_device() != nullptr) last_cache_bytes_ = kUnknownCacheBytes;
+          pool_(place_.n_threads),
+          run_(*session_, pool_, place_.isa, stop_if_interrupted) {
         const TuningKey key = place_.key(options.open);
         LoadedTuning loaded = load_tuning(options.open.tuning_folder, key);
         if (!loaded.ignored.empty() && !options.quiet) say(loaded.ignored);
@@ -164,8 +157,11 @@ class Tuner {
 
     void run() {
         try {
-            for (const MatmulJob& job : plan_.matmuls) next(job, "matmul");
-            for (const AttentionJob& job : plan_.attentions) next(job, "attention");
+            tune_decode_steps();
+            for (const MatmulJob& job : plan_.matmuls) {
+                if (job.call.row_class == RowClass::kPrompt) next(job);
+            }
+            for (const AttentionJob& job : plan_.attentions) next(job);
         } catch (const Interrupted&) {  // what was found is shown, and kept
         }
         status_.clear();
@@ -201,6 +197,7 @@ class Tuner {
             steps.n_prompt = on_cpu ? std::vector<int64_t>{32, 256}
                                     : std::vector<int64_t>{64, 128, 256, 512, 1024, 2048};
         }
+        n_parallel_ = steps.n_parallel;
         plan_ = plan_tuning(config, weights, steps, session_->backend(), place_.isa);
         const auto wants = [&](const char* op) {
             const auto& ops = options_.ops;
@@ -211,173 +208,60 @@ class Tuner {
         n_jobs_ = plan_.matmuls.size() + plan_.attentions.size();
     }
 
-    // The kernels of the last checkpoint that has some for the operator.
-    Tables tables_of(Op op) const {
-        const bool on_cpu = session_->case_device() == nullptr;
-        std::vector<Subject> subjects = session_->subjects(op);
-        std::erase_if(subjects, [&](const Subject& subject) {
-            return on_cpu && !subject.isa.empty() && subject.isa != place_.isa;
-        });
-        return std::move(subjects.back().tables);
+    bool is_over() const {
+        stop_if_interrupted();
+        return timer_.elapsed_ms() > 1e3 * static_cast<double>(options_.budget);
     }
 
-    template <class Call, class T>
-    void next(const TuneJob<Call, T>& job, const char* op) {
-        if (timer_.elapsed_ms() > 1e3 * static_cast<double>(options_.budget)) return;
-        stop_if_interrupted();
-        progress(job.cases.front());
-        TunedCall result{op, call_text(job.call), {}, {}};
-        TuningChoice<Call, T> choice{job.call, {}, 0, 0};
-        choice.values = choose(job, result);
-        if constexpr (std::is_same_v<T, MatmulTuning>) find_few_rows(job, choice.values, result);
-        result.chosen = changes_text(choice.values);
-        note_times(result, choice.before_ns, choice.after_ns);
-        cache_.add(choice);
+    template <class Job>
+    void next(const Job& job) {
+        if (is_over()) return;
+        progress(job.cases.front().name);
+        keep(run_.tune(job));
+    }
+
+    template <class Found>
+    void keep(Found found) {
+        cache_.add(found.choice);
         cache_.time = time_of(std::chrono::duration_cast<std::chrono::seconds>(
                                   std::chrono::system_clock::now().time_since_epoch())
                                   .count());
         if (!options_.open.tuning_folder.empty()) {
             write_tuning(options_.open.tuning_folder, cache_);
         }
-        results_.push_back(std::move(result));
+        results_.push_back(std::move(found.shown));
     }
 
-    // Of the case that gains most.
-    static void note_times(const TunedCall& result, double& before_ns, double& after_ns) {
-        for (const TunedCase& one : result.cases) {
-            if (before_ns > 0 && before_ns / after_ns >= one.before_ns / one.after_ns) continue;
-            before_ns = one.before_ns, after_ns = one.after_ns;
+    // Matmuls of decode steps are tuned where they run, in steps of the model, all at the same
+    // time; and then must not be slower alone.
+    void tune_decode_steps() {
+        std::vector<const MatmulJob*> jobs;
+        for (const MatmulJob& job : plan_.matmuls) {
+            if (job.call.row_class == RowClass::kDecode) jobs.push_back(&job);
         }
-    }
-
-    std::deque<TuneTimer> timers_of(const std::vector<Case>& cases, const Tables& tables) {
-        std::deque<TuneTimer> timers;
-        for (const Case& c : cases) {
-            timers.emplace_back(c, tables, pool_, session_->case_device(), last_cache_bytes_,
-                                stop_if_interrupted);
-        }
-        return timers;
-    }
-
-    // The values that are fastest for all cases of the job together, one parameter after the other.
-    template <class Call, class T>
-    T choose(const TuneJob<Call, T>& job, TunedCall& result) {
-        if (job.trials.empty()) return {};
-        std::deque<TuneTimer> timers = timers_of(job.cases, tables_of(job.cases.front().op));
-        T best{};
-        for (const TuneTrial& trial : job.trials) best = best_value(job, trial, best, timers);
-        return confirmed(job, best, timers, result);
-    }
-
-    template <class Call, class T>
-    static std::vector<Tuning> tunings_of(const Call& call, const std::vector<T>& values) {
-        std::vector<Tuning> tunings(values.size());
-        for (size_t i = 0; i < values.size(); i++) tunings[i].set(call, values[i]);
-        return tunings;
-    }
-
-    template <class Call, class T>
-    T best_value(const TuneJob<Call, T>& job, const TuneTrial& trial, const T& incumbent,
-                 std::deque<TuneTimer>& timers) {
-        std::vector<T> candidates = {incumbent};
-        for (const auto& parameter : parameters_of(static_cast<const T*>(nullptr))) {
-            if (parameter.name != trial.parameter) continue;
-            for (int value : trial.values) {
-                candidates.push_back(incumbent);
-                candidates.back().*parameter.value = value;
+        if (jobs.empty()) return;
+        progress("decode steps");
+        const int64_t n_most = *std::max_element(n_parallel_.begin(), n_parallel_.end());
+        TuneStepTimer steps(on_place(options_.open, place_), static_cast<int>(n_most),
+                            stop_if_interrupted);
+        for (const int size : {1, 2}) {
+            std::vector<int> n_sequences;
+            for (int64_t n : n_parallel_) {
+                if (rows_class_of_cpu(RowClass::kDecode, n) != size) continue;
+                n_sequences.push_back(static_cast<int>(n));
+            }
+            if (n_sequences.empty() || is_over()) continue;
+            const StepChoices choices = run_.tune_steps(steps, n_sequences, jobs.front()->trials);
+            for (const MatmulJob* job : jobs) {
+                if (job->call.size != size || is_over()) continue;
+                progress(job->cases.front().name);
+                keep(run_.confirm(*job, choices));
             }
         }
-        std::vector<double> units;  // a case's time, so that each counts alike
-        for (TuneTimer& timer : timers) {
-            timer.set_tunings(tunings_of(job.call, candidates));
-            units.push_back(timer.sample(0));
-        }
-        const size_t fastest = fastest_of(candidates.size(), [&](size_t candidate) {
-            stop_if_interrupted();
-            double sum = 0;
-            for (size_t i = 0; i < timers.size(); i++) {
-                sum += timers[i].sample(candidate) / units[i];
-            }
-            return sum;
-        });
-        return candidates[fastest];
     }
 
-    // What won against what runs without a choice, else that.
-    template <class Call, class T>
-    T confirmed(const TuneJob<Call, T>& job, const T& best, std::deque<TuneTimer>& timers,
-                TunedCall& result) {
-        const T untuned{};
-        bool wins = false, loses = false;
-        for (size_t i = 0; i < timers.size(); i++) {
-            TunedCase one{job.cases[i].name, {}, 0, 0, {}};
-            if (best == untuned) {
-                one.before_ns = one.after_ns = untuned_ns(timers[i], job.call, untuned);
-            } else {
-                one.duel =
-                    duel_of(timers[i], tunings_of(job.call, std::vector{untuned, best}), one.name);
-                one.before_ns = median_of(one.duel.before);
-                one.after_ns = median_of(one.duel.after);
-                wins = wins || one.duel.is_win(), loses = loses || one.duel.is_loss();
-            }
-            result.cases.push_back(std::move(one));
-        }
-        const bool is_chosen = wins && !loses;
-        for (TunedCase& one : result.cases) {
-            if (is_chosen) one.chosen = changes_text(best);
-            if (!is_chosen) one.after_ns = one.before_ns;
-        }
-        return is_chosen ? best : untuned;
-    }
-
-    template <class Call, class T>
-    static double untuned_ns(TuneTimer& timer, const Call& call, const T& untuned) {
-        timer.set_tunings(tunings_of(call, std::vector{untuned}));
-        std::vector<double> samples;
-        for (int i = 0; i < kIncumbentSamples; i++) {
-            stop_if_interrupted();
-            samples.push_back(timer.sample(0));
-        }
-        return median_of(samples);
-    }
-
-    static Duel duel_of(TuneTimer& timer, std::vector<Tuning> tunings, const std::string& name) {
-        timer.set_tunings(std::move(tunings));
-        if (!timer.give_the_same_bits()) {
-            throw Error("{}: two ways of computing it give different bits", name);
-        }
-        return run_duel([&](size_t tuning) {
-            stop_if_interrupted();
-            return timer.sample(tuning);
-        });
-    }
-
-    // Up to how many rows prompts win on the kernels of decode rows.
-    void find_few_rows(const MatmulJob& job, MatmulTuning& values, TunedCall& result) {
-        MatmulTuning as_prompts = values, as_decode_rows = values;
-        if (job.few_rows.empty()) return;
-        as_decode_rows.few_rows = kFewPromptRows;
-        const Tables tables = tables_of(Op::kMatmul);
-        for (const Case& c : job.few_rows) {
-            std::deque<TuneTimer> timers = timers_of({c}, tables);
-            TunedCase one{c.name, {}, 0, 0, {}};
-            one.duel =
-                duel_of(timers.front(),
-                        tunings_of(job.call, std::vector{as_prompts, as_decode_rows}), c.name);
-            const bool wins = one.duel.is_win();
-            one.before_ns = median_of(one.duel.before);
-            one.after_ns = wins ? median_of(one.duel.after) : one.before_ns;
-            if (wins) {
-                values.few_rows = static_cast<int>(c.n_rows == 1 ? 1 : c.n_rows + 1);
-                one.chosen = "as decode rows";
-            }
-            result.cases.push_back(std::move(one));
-            if (!wins) break;
-        }
-    }
-
-    void progress(const Case& c) {
-        status_.show(fmt::format("tuning {},", c.name),
+    void progress(const std::string& what) {
+        status_.show(fmt::format("tuning {},", what),
                      static_cast<double>(results_.size()) / static_cast<double>(n_jobs_));
     }
 
@@ -421,9 +305,10 @@ class Tuner {
     const Place place_;
     std::unique_ptr<CaseSession> session_;
     ThreadPool pool_;
-    int64_t last_cache_bytes_ = kUnknownCacheBytes;
+    TuneRun run_;
     TuningCache cache_;
     TunePlan plan_;
+    std::vector<int64_t> n_parallel_;
     size_t n_jobs_ = 0;
     std::vector<TunedCall> results_;
 };

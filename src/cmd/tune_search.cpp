@@ -32,23 +32,43 @@ std::vector<double> ratios_of(const Duel& duel) {
 
 }  // namespace
 
-size_t fastest_of(size_t n, const TimeSample& time) {
+std::vector<size_t> fastest_of_each(size_t n_timed, size_t n, const TimeSamples& time) {
     CHECK(n > 0);
-    if (n == 1) return 0;
-    std::vector<std::vector<double>> samples(n);
-    std::vector<size_t> left(n);
-    for (size_t i = 0; i < n; i++) left[i] = i;
+    if (n == 1) return std::vector<size_t>(n_timed, 0);
+    std::vector<std::vector<std::vector<double>>> samples(n_timed,
+                                                          std::vector<std::vector<double>>(n));
+    std::vector<size_t> all(n);
+    for (size_t i = 0; i < n; i++) all[i] = i;
+    std::vector<std::vector<size_t>> left(n_timed, all);  // as many of each
     for (int n_rounds = kFirstRounds;; n_rounds++) {
+        const size_t n_left = left.empty() ? 0 : left.front().size();
         for (int round = 0; round < n_rounds; round++) {
-            for (size_t i = 0; i < left.size(); i++) {
-                const size_t c = left[round % 2 == 0 ? i : left.size() - 1 - i];
-                samples[c].push_back(time(c));
+            for (size_t i = 0; i < n_left; i++) {
+                std::vector<size_t> candidates(n_timed);
+                for (size_t t = 0; t < n_timed; t++) {
+                    candidates[t] = left[t][round % 2 == 0 ? i : n_left - 1 - i];
+                }
+                const std::vector<double> times = time(candidates);
+                for (size_t t = 0; t < n_timed; t++) {
+                    samples[t][candidates[t]].push_back(times[t]);
+                }
             }
         }
-        if (left.size() == 2) break;
-        drop_slower(left, samples);
+        if (n_left <= 2) break;
+        for (size_t t = 0; t < n_timed; t++) drop_slower(left[t], samples[t]);
     }
-    return median_of(samples[left[1]]) < median_of(samples[0]) ? left[1] : 0;
+    std::vector<size_t> fastest(n_timed, 0);
+    for (size_t t = 0; t < n_timed; t++) {
+        const size_t last = left[t].back();
+        if (median_of(samples[t][last]) < median_of(samples[t][0])) fastest[t] = last;
+    }
+    return fastest;
+}
+
+size_t fastest_of(size_t n, const TimeSample& time) {
+    return fastest_of_each(1, n, [&](const std::vector<size_t>& candidates) {
+        return std::vector<double>{time(candidates[0])};
+    })[0];
 }
 
 double Duel::ratio() const {
@@ -89,19 +109,37 @@ bool Duel::is_decided_early() const {
     return (is_win() && ratio() >= kLargeGain) || 4 * n_faster() <= n_rounds;
 }
 
-Duel run_duel(const TimeSample& time) {
-    Duel duel;
-    for (int round = 0; round < 2 * kDuelRounds; round++) {
-        if (round == kEarlyRounds && duel.is_decided_early()) break;
-        if (round == kDuelRounds && !duel.is_open()) break;
-        // Either is the first in turns.
-        if (round % 2 == 0) {
-            duel.before.push_back(time(0)), duel.after.push_back(time(1));
-        } else {
-            duel.after.push_back(time(1)), duel.before.push_back(time(0));
+std::vector<Duel> run_duels(size_t n_timed, const TimeSamples& time) {
+    const std::vector<size_t> incumbents(n_timed, 0), challengers(n_timed, 1);
+    std::vector<Duel> duels(n_timed);
+    const auto add = [&](const std::vector<size_t>& candidates) {
+        const std::vector<double> times = time(candidates);
+        for (size_t t = 0; t < n_timed; t++) {
+            (candidates[t] == 0 ? duels[t].before : duels[t].after).push_back(times[t]);
         }
+    };
+    const auto all = [&](bool (Duel::*is)() const) {
+        return std::all_of(duels.begin(), duels.end(),
+                           [&](const Duel& duel) { return (duel.*is)(); });
+    };
+    const auto any = [&](bool (Duel::*is)() const) {
+        return std::any_of(duels.begin(), duels.end(),
+                           [&](const Duel& duel) { return (duel.*is)(); });
+    };
+    for (int round = 0; round < 2 * kDuelRounds; round++) {
+        if (round == kEarlyRounds && all(&Duel::is_decided_early)) break;
+        if (round == kDuelRounds && !any(&Duel::is_open)) break;
+        // Either is the first in turns.
+        add(round % 2 == 0 ? incumbents : challengers);
+        add(round % 2 == 0 ? challengers : incumbents);
     }
-    return duel;
+    return duels;
+}
+
+Duel run_duel(const TimeSample& time) {
+    return run_duels(1, [&](const std::vector<size_t>& candidates) {
+        return std::vector<double>{time(candidates[0])};
+    })[0];
 }
 
 }  // namespace ridge

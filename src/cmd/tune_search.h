@@ -17,6 +17,11 @@ using TimeSample = std::function<double(size_t candidate)>;
 // has no lower median than the incumbent.
 size_t fastest_of(size_t n, const TimeSample& time);
 
+// The same for several that are timed in one go, each with n candidates of its own: one sample has
+// a candidate of each, and gives a time of each.
+using TimeSamples = std::function<std::vector<double>(const std::vector<size_t>& candidates)>;
+std::vector<size_t> fastest_of_each(size_t n_timed, size_t n, const TimeSamples& time);
+
 // A challenger beside the incumbent, in rounds: neighbours in time have a machine alike.
 struct Duel {
     std::vector<double> before, after;  // [round]; as long as each other
@@ -39,5 +44,7 @@ struct Duel {
 // again where these leave it open.
 constexpr int kEarlyRounds = 8, kDuelRounds = 15;
 Duel run_duel(const TimeSample& time);
+// Several in one go, each candidate 1 against each candidate 0: to the end of the longest duel.
+std::vector<Duel> run_duels(size_t n_timed, const TimeSamples& time);
 
 }  // namespace ridge

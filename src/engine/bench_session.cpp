@@ -50,6 +50,10 @@ const ModelInfo& BenchSession::info() const {
     return engine_->info();
 }
 
+void BenchSession::set_tuning(const Tuning* tuning) {
+    engine_->impl_->model.tables.tuning = tuning;
+}
+
 const Model& BenchSession::model() const {
     return engine_->impl_->model;
 }

@@ -46,6 +46,9 @@ class BenchSession {
     // The calls of every step from now on are noted there, where the backend does so (the CPU's
     // does); null: nowhere. It then holds those of the last step.
     void set_trace(StepTrace* trace) { trace_ = trace; }
+    // Steps from now on run with these choices in place of those that the model was opened with;
+    // null: with none. For choices that steps need no other memory for.
+    void set_tuning(const Tuning* tuning);
     const Model& model() const;  // as the backend holds it
     Token token_at(int sequence, int64_t position) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/json.h"
 #include "cases/random.h"
@@ -60,6 +61,44 @@ TEST(TuneSearch, times_candidates_in_order_and_backwards_in_turns) {
     });
     const std::vector<size_t> first(order.begin(), order.begin() + 9);
     EXPECT_EQ(first, (std::vector<size_t>{0, 1, 2, 2, 1, 0, 0, 1, 2}));
+}
+
+TEST(TuneSearch, times_several_in_one_go_each_with_a_winner_of_its_own) {
+    const std::vector<std::vector<double>> ns = {{50, 40, 60, 70}, {9, 8, 7, 6}, {1, 2, 3, 4}};
+    int n_samples = 0;
+    const TimeSamples time = [&](const std::vector<size_t>& candidates) {
+        n_samples++;
+        std::vector<double> times;
+        for (size_t i = 0; i < ns.size(); i++) times.push_back(ns[i][candidates[i]]);
+        return times;
+    };
+    EXPECT_EQ(fastest_of_each(3, 4, time), (std::vector<size_t>{1, 3, 0}));
+    const int n_of_three = std::exchange(n_samples, 0);
+    fastest_of(4, [&](size_t candidate) {
+        n_samples++;
+        return ns[0][candidate];
+    });
+    EXPECT_EQ(n_samples, n_of_three) << "no more than one alone takes";
+    EXPECT_TRUE(fastest_of_each(0, 4, time).empty());
+
+    const std::vector<Duel> duels = run_duels(3, time);
+    ASSERT_EQ(duels.size(), 3u);
+    EXPECT_TRUE(duels[0].is_win());
+    EXPECT_TRUE(duels[1].is_win());
+    EXPECT_TRUE(duels[2].is_loss());
+    EXPECT_EQ(duels[0].before, std::vector<double>(kEarlyRounds, 50));
+    EXPECT_EQ(duels[0].after, std::vector<double>(kEarlyRounds, 40));
+}
+
+TEST(TuneSearch, a_duel_that_is_left_open_is_twice_as_long) {
+    // Faster by a fiftieth in three rounds of four.
+    int n = 0;
+    const Duel duel = run_duel([&](size_t candidate) {
+        if (candidate == 0) return 100.0;
+        return n++ % 4 == 0 ? 101.0 : 98.0;
+    });
+    EXPECT_EQ(duel.before.size(), 2u * kDuelRounds);
+    EXPECT_EQ(duel.after.size(), duel.before.size());
 }
 
 TEST(TuneSearch, a_clear_gain_wins_early_and_a_clear_loss_ends_early) {
