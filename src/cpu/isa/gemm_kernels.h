@@ -252,8 +252,13 @@ constexpr int kCodeSliceBlocks = 16, kFloatSliceBlocks = 8, kBf16SliceBlocks = 8
 
 template <class V, class F>
 constexpr GemmKernel codes_gemm() {
-    return {Operands::kInt8, kCodeSliceBlocks, F::template Scales<V>::kHalves ? 2 : 1,
-            unpack_codes<V, F>, multiply_codes<V, F>, {}, true};
+    return {Operands::kInt8,
+            kCodeSliceBlocks,
+            F::template Scales<V>::kHalves ? 2 : 1,
+            unpack_codes<V, F>,
+            multiply_codes<V, F>,
+            {},
+            true};
 }
 template <class V, class F>
 constexpr GemmKernel floats_gemm() {
