@@ -114,6 +114,10 @@ struct Place {
         }
     }
     TuningKey key(const OpenOptions& open) const {
+        if (device != "cpu" && gpu.empty()) {
+            throw Error(ErrorKind::kUsage, "--device \"{}\": expected {}", printable(device, 80),
+                        expected_devices());
+        }
         return tuning_key(gpu, isa, n_threads, open.build);
     }
 };
@@ -178,7 +182,7 @@ class Tuner {
 
   private:
     static OpenOptions on_place(OpenOptions open, const Place& place) {
-        open.cpu_isa = place.isa, open.device = place.device;
+        open.cpu_isa = place.isa, open.device = place.device, open.no_tuning = true;
         return open;
     }
 

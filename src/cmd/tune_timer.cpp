@@ -42,25 +42,37 @@ void TuneTimer::set_tunings(std::vector<Tuning> tunings) {
 
 double TuneTimer::sample(size_t tuning) {
     tables_.tuning = &tunings_[tuning];
-    next_copy().run_op();  // warms up
+    const Timer warming;
+    next_copy().run_op();
     wait();
+    return device_ == nullptr ? sample_of_host() : sample_of_device(warming.elapsed_ms());
+}
+
+// The median over runs of calls.
+double TuneTimer::sample_of_host() {
     std::vector<double> runs_ns;  // a call of each, on average
-    int64_t n_calls = 0, n_of_run = 0, run_ns = 0;
-    const Timer all;
-    while (all.elapsed_ms() < kSampleMs) {
+    int64_t n_of_run = 0, run_ns = 0;
+    for (const Timer all; runs_ns.empty() || all.elapsed_ms() < kSampleMs;) {
         const Timer timer;
         next_copy().run_op();
         run_ns += timer.elapsed_ns();
-        n_calls++, n_of_run++;
+        n_of_run++;
         if (run_ns < kRunNs) continue;
         runs_ns.push_back(static_cast<double>(run_ns) / static_cast<double>(n_of_run));
         n_of_run = run_ns = 0;
     }
-    wait();
-    if (device_ != nullptr || runs_ns.empty()) {
-        return static_cast<double>(all.elapsed_ns()) / static_cast<double>(n_calls);
-    }
     return median_of(runs_ns);
+}
+
+// The mean of calls that are waited for together: starting one takes the host as long as anything.
+double TuneTimer::sample_of_device(double call_ms) {
+    constexpr double kMostCalls = 200;
+    const auto n_calls =
+        static_cast<int>(std::clamp(kSampleMs / std::max(call_ms, 1e-3), 2.0, kMostCalls));
+    const Timer timer;
+    for (int i = 0; i < n_calls; i++) next_copy().run_op();
+    wait();
+    return static_cast<double>(timer.elapsed_ns()) / n_calls;
 }
 
 bool TuneTimer::give_the_same_bits() {

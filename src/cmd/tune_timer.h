@@ -32,6 +32,8 @@ class TuneTimer {
     bool give_the_same_bits();
 
   private:
+    double sample_of_host();
+    double sample_of_device(double call_ms);  // that one call takes, about
     void wait() const;
     CaseRun& next_copy() { return copies_[n_calls_++ % copies_.size()]; }
 

@@ -232,6 +232,9 @@ TEST(Tune, refuses_what_it_does_not_know) {
     expect_error(tune({"--op", "softmax"}), 2, "--op \"softmax\": expected one of matmul");
     expect_error(tune({"--budget", "0"}), 2, "--budget \"0\": expected a whole number from 1");
     expect_error(tune({"-p", "0"}), 2, "--n-prompt \"0\"");
+    expect_error({"tune", "--show", "--device", "abacus"}, 2,
+                 "--device \"abacus\": expected one of");
+    expect_error(tune({"--device", "abacus"}), 2, "--device \"abacus\": expected one of");
     expect_error(with({"tune", "--show"}, kWhere), 1, "tune --show: nothing is kept for",
                  with_cache("empty"));
 }
