@@ -136,7 +136,9 @@ T read_values(const Reader& choice, std::string_view backend, RowClass row_class
     const Reader reader(json, choice.what());
     const auto parameters = parameters_of(static_cast<const T*>(nullptr));
     T values;
-    for (const auto& [key, value] : json.items()) {
+    for (const auto& item : json.items()) {
+        const std::string& key = item.key();
+        const Json& value = item.value();
         const auto parameter = std::find_if(parameters.begin(), parameters.end(), [&](auto& p) {
             return p.name == key && p.backend == backend && p.row_class == row_class;
         });
