@@ -68,7 +68,7 @@ bool parse(const std::vector<std::string>& arguments, TuneOptions& options) {
     numbers("-B,--n-parallel", "sequences of a decode step (default: 1,8)", options.n_parallel, 1,
             kMaxParallel);
     numbers("-p,--n-prompt",
-            "rows of a prompt's step (default: 32,256; on a GPU 64,128,256,512,1024,2048)",
+            "rows of a prompt's step (default: 16,64,128,512; on a GPU 64,128,256,512,1024,2048)",
             options.n_prompt, 1, kMaxRows);
     add_integer_option(line, "--budget",
                        "seconds that it may take, but for the call it is at; what is found by then "
@@ -198,7 +198,7 @@ class Tuner {
         if (steps.n_depth.empty()) steps.n_depth = {128, 1000, 4000};
         if (steps.n_parallel.empty()) steps.n_parallel = {1, 8};
         if (steps.n_prompt.empty()) {
-            steps.n_prompt = on_cpu ? std::vector<int64_t>{32, 256}
+            steps.n_prompt = on_cpu ? std::vector<int64_t>{16, 64, 128, 512}
                                     : std::vector<int64_t>{64, 128, 256, 512, 1024, 2048};
         }
         n_parallel_ = steps.n_parallel;
