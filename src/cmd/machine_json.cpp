@@ -16,6 +16,8 @@ nlohmann::ordered_json machine_json(const ModelInfo& model) {
     machine["gpu"] = model.gpu;
     machine["driver"] = model.driver;
     machine["runtime"] = model.runtime;
+    if (model.gpu_sm_mhz > 0) machine["gpu_highest_sm_mhz"] = model.gpu_sm_mhz;
+    if (model.gpu_memory_mhz > 0) machine["gpu_highest_memory_mhz"] = model.gpu_memory_mhz;
     return machine;
 }
 

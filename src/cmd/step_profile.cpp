@@ -238,9 +238,15 @@ void StepProfile::time_on_device(StepTrace& trace, const std::function<void()>& 
         group.one_by_one_ns = std::exchange(group.samples_ns, std::move(alone.samples_ns));
     }
     step();  // what graphs of a part have computed means nothing
-    const double between = median_ns() - kernels_ns();
-    between_ns_ = {std::max(0.0, between)};
-    idle_shares_ = {std::max(0.0, between) / median_ns()};
+    double busy_ns = 0;
+    for (const NodeGroup& group : groups_) busy_ns += group.runs_kernels() ? group.median_ns() : 0;
+    between_ns_ = {std::max(0.0, median_ns() - kernels_ns())};
+    idle_shares_ = {std::max(0.0, median_ns() - busy_ns) / median_ns()};
+}
+
+bool NodeGroup::runs_kernels() const {
+    return launches.empty() || std::any_of(launches.begin(), launches.end(),
+                                           [](const Launch& l) { return l.n_threads > 0; });
 }
 
 double StepProfile::kernels_ns() const {

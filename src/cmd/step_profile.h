@@ -36,6 +36,8 @@ struct NodeGroup {
     // call after the other those are in one_by_one_ns then.
     bool in_graph = false;
     std::vector<double> one_by_one_ns;
+    // False of one that copies something to the host, which does the rest.
+    bool runs_kernels() const;
 
     double median_ns() const;
 };

@@ -130,10 +130,13 @@ CudaDevice open_cuda_device(int index, const Fault& fault) {
 }
 
 DeviceFacts cuda_facts(const CudaDevice& device) {
-    int runtime = 0;
+    int runtime = 0, sm_khz = 0, memory_khz = 0;
     check(cudaRuntimeGetVersion(&runtime), "version of the runtime");
+    check(cudaDeviceGetAttribute(&sm_khz, cudaDevAttrClockRate, device.index), "clocks");
+    check(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, device.index), "clocks");
     return {device.name, nvidia_driver_version(),
-            fmt::format("CUDA {}.{}", runtime / 1000, runtime % 1000 / 10)};
+            fmt::format("CUDA {}.{}", runtime / 1000, runtime % 1000 / 10), sm_khz / 1000,
+            memory_khz / 1000};
 }
 
 }  // namespace ridge

@@ -17,6 +17,7 @@ DeviceCeilings measure_device_ceilings(const OpenOptions& options, const Ceiling
     DeviceFacts facts = backend.facts();
     result.device.gpu = std::move(facts.name), result.device.driver = std::move(facts.driver);
     result.device.runtime = std::move(facts.runtime);
+    result.device.gpu_sm_mhz = facts.sm_mhz, result.device.gpu_memory_mhz = facts.memory_mhz;
     result.ceilings = backend.measure_ceilings(events);
     return result;
 }

@@ -107,8 +107,9 @@ struct ModelInfo {
                                  // device has none
     std::string isa = "scalar";  // instruction set of the kernels that run
     TuningInfo tuning;
-    std::vector<Fallback> fallbacks;   // where kernels below the checkpoint's run, and why
-    std::string gpu, driver, runtime;  // "NVIDIA H200", "580.159.04", "CUDA 13.0"; or empty
+    std::vector<Fallback> fallbacks;         // where kernels below the checkpoint's run, and why
+    std::string gpu, driver, runtime;        // "NVIDIA H200", "580.159.04", "CUDA 13.0"; or empty
+    int gpu_sm_mhz = 0, gpu_memory_mhz = 0;  // its highest clocks; 0: unknown
     double load_ms = 0;
 };
 

@@ -174,6 +174,7 @@ ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Mode
     DeviceFacts facts = backend.facts();
     info.gpu = std::move(facts.name), info.driver = std::move(facts.driver);
     info.runtime = std::move(facts.runtime);
+    info.gpu_sm_mhz = facts.sm_mhz, info.gpu_memory_mhz = facts.memory_mhz;
     info.checkpoint =
         options.checkpoint.empty() ? backend.checkpoints().back().name : options.checkpoint;
     return info;

@@ -46,8 +46,9 @@ struct PrepareEvents {
 
 // What a report of measurements says of a device.
 struct DeviceFacts {
-    std::string name;             // "NVIDIA H200"; empty: the machine's processor
-    std::string driver, runtime;  // versions: "580.159.04", "CUDA 13.0"
+    std::string name;                // "NVIDIA H200"; empty: the machine's processor
+    std::string driver, runtime;     // versions: "580.159.04", "CUDA 13.0"
+    int sm_mhz = 0, memory_mhz = 0;  // of a GPU, the highest clocks; 0: unknown
 };
 
 // Rows of a prompt's step, at most, unless a backend wants more of them or a caller says.

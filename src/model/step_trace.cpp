@@ -144,8 +144,8 @@ void StepTrace::set_times(std::span<const int64_t> ns) {
     }
     for (size_t i = spans_.size(); i-- > 0;) {
         NodeSpan& span = spans_[i];
-        if (span.begin_ns == INT64_MAX) span.begin_ns = span.end_ns;  // no calls
-        if (span.parent < 0) continue;
+        if (span.begin_ns == INT64_MAX) span.begin_ns = span.end_ns;  // a body that made no call
+        if (span.parent < 0 || (marks_[i].begin < 0 && span.n_children == 0)) continue;
         const auto at = static_cast<size_t>(span.parent);
         spans_[at].children_ns += span.elapsed_ns();
         if (marks_[at].begin >= 0) continue;

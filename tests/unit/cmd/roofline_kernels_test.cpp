@@ -50,6 +50,24 @@ TEST(Roof, takes_the_ceilings_of_all_threads_and_what_they_have_of_a_cache_toget
     EXPECT_EQ(roof.gflops("of another kind"), 500) << "as f32";
 }
 
+// A GPU is one whole, and what lies in its shared memory is gone when a kernel ends.
+TEST(Roof, of_a_device_without_threads_leaves_out_memory_that_nothing_stays_in) {
+    Ceilings gpu;
+    gpu.list = {level("shared memory", 30'000'000, 0, 30000), level("L2", 60'000'000, 0, 6000),
+                level("memory", 0, 0, 4000), arithmetic("f32", 0, 60000)};
+    gpu.list[0].is_scratchpad = true;
+    gpu.dispatch_us = 1;
+    const Roof roof(gpu);
+    ASSERT_EQ(roof.levels().size(), 2u);
+    EXPECT_EQ(roof.level_of(1000).name, "L2");
+    EXPECT_EQ(roof.level_of(60'000'001).name, "memory");
+    // 2 us of bytes are more than one launch, and less than the three that its call takes.
+    NodeGroup g = group(8'000'000, 0, 0, 5);
+    EXPECT_EQ(place_kernel(g, 500'000'000, "f32", roof).bound, Bound::kMemory);
+    g.n_launches = 3;
+    EXPECT_EQ(place_kernel(g, 500'000'000, "f32", roof).bound, Bound::kLaunch);
+}
+
 TEST(PlacedKernel, that_streams_weights_is_bound_by_memory) {
     // 100 MB at 50 GB/s: 2,000 us; 200 MFLOP at 2,000: 100 us.
     const NodeGroup g = group(100'000'000, 8'000, 200'000'000, 2500);
