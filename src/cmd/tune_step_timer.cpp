@@ -11,8 +11,7 @@ namespace ridge {
 namespace {
 
 constexpr int64_t kDepth = 16;  // positions before the step, of which matmuls know nothing
-// A sample is of so many steps at the least, and of about so long.
-constexpr int kLeastSteps = 2;
+// A sample is as many steps as take about so long, one at the least.
 constexpr double kSampleNs = 4e6;
 
 }  // namespace
@@ -69,7 +68,7 @@ std::vector<double> TuneStepTimer::sample(int n_sequences, const Tuning& tuning)
     session_->set_tuning(&tuning);
     std::vector<double> sums(places.size() + 1, 0);
     int n_steps = 0;
-    for (double ns = 0; n_steps < kLeastSteps || ns < kSampleNs; n_steps++) {
+    for (double ns = 0; ns < kSampleNs; n_steps++) {
         session_->decode(n_sequences, kDepth, 1);
         for (const NodeSpan& span : trace_.spans()) {
             for (size_t i = 0; i < places.size(); i++) {

@@ -201,7 +201,10 @@ TEST(Tune, choices_for_other_calls_stay) {
 
 TEST(Tune, ctrl_c_leaves_what_was_found) {
     Setting setting = with_cache("interrupted");
-    setting.interrupt_when = [&] { return !files_of(setting).empty(); };
+    setting.interrupt_when = [&] {  // once something is kept
+        const std::vector<std::string> files = files_of(setting);
+        return files.size() == 1 && files[0].ends_with(".json");
+    };
     const Result result = run(tune({"-B", "1,2,3,4", "--budget", "300"}), setting);
     EXPECT_EQ(result.status, 130) << result.err;
     EXPECT_NE(result.out.find("| before, us |"), std::string::npos) << result.out;
@@ -225,6 +228,12 @@ TEST(Tune, runs_without_a_home_and_keeps_nothing) {
     const Result result = run(tune_attention(), setting);
     EXPECT_EQ(result.status, 0) << result.err;
     expect_line(result.err, "nothing was kept, since there is no home folder");
+}
+
+TEST(Tune, measures_nothing_that_it_could_not_keep) {
+    Setting setting;
+    setting.environment["XDG_CACHE_HOME"] = tiny_model();  // a file
+    expect_error(tune_attention(), 1, "cannot make the folder", setting);
 }
 
 TEST(Tune, refuses_what_it_does_not_know) {
