@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 // A cache of the test's own.
 Setting with_cache(const std::string& name) {
     Setting setting;
-    setting.environment["XDG_CACHE_HOME"] = scratch_folder() + "/" + name;
+    setting.environment["XDG_CACHE_HOME"] = scratch_folder() + "/tune-cache-" + name;
     return setting;
 }
 
@@ -152,7 +152,8 @@ TEST(Tune, no_choice_changes_a_bit_of_the_logits) {
 
 TEST(Tune, what_is_stale_or_wrong_is_ignored_in_one_line) {
     const Setting setting = with_cache("wrong");
-    ASSERT_EQ(run(tune_attention({"-q"}), setting).status, 0);
+    const Result first_run = run(tune_attention({"-q"}), setting);
+    ASSERT_EQ(first_run.status, 0) << first_run.err;
     const std::vector<std::string> files = files_of(setting);
     ASSERT_EQ(files.size(), 1u);
     const Json kept = Json::parse(read(files[0]));
