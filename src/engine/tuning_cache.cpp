@@ -14,8 +14,8 @@
 namespace ridge {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
-constexpr size_t kMaxChoices = 4096, kMaxText = 200;
+constexpr uint64_t kMaxFileBytes = uint64_t{4} << 20;
+constexpr size_t kMaxChoicesOfOp = 1024, kMaxChoices = 2 * kMaxChoicesOfOp, kMaxText = 200;
 constexpr int64_t kMaxDimension = int64_t{1} << 32;
 constexpr int kMaxHeads = 1 << 20;
 constexpr int kVersion = 1;
@@ -213,11 +213,12 @@ template <class Choice>
 void add_choice(std::vector<Choice>& choices, const Choice& choice) {
     const auto same = std::find_if(choices.begin(), choices.end(),
                                    [&](const Choice& other) { return other.call == choice.call; });
-    if (same == choices.end()) {
-        choices.push_back(choice);
-    } else {
+    if (same != choices.end()) {
         *same = choice;
+        return;
     }
+    if (choices.size() == kMaxChoicesOfOp) choices.erase(choices.begin());
+    choices.push_back(choice);
 }
 
 std::string prompt_text(int size) {

@@ -44,7 +44,8 @@ struct TuningCache {
     size_t n_choices() const { return matmuls.size() + attentions.size(); }
     size_t n_changes() const;  // of these, such as differ from what runs without them
     Tuning tuning() const;
-    // In place of the choice for the same call, where there is one.
+    // In place of the choice for the same call, where there is one; of the oldest, where there are
+    // more than a file may have.
     void add(const MatmulChoice& choice);
     void add(const AttentionChoice& choice);
 };

@@ -169,7 +169,7 @@ TEST(Tune, what_is_stale_or_wrong_is_ignored_in_one_line) {
           std::pair(std::string("{\"version\":"), "tuning ignored: "),
           std::pair(std::string(200, '['), "tuning ignored: "),
           std::pair(std::string("\xff\xfe\0x", 4), "tuning ignored: "),
-          std::pair(std::string(2 << 20, ' '), "is larger than"), std::pair(std::string(), "")}) {
+          std::pair(std::string(5 << 20, ' '), "is larger than"), std::pair(std::string(), "")}) {
         SCOPED_TRACE(why);
         write(files[0], bytes);
         const Result result = run(run_tiny({}), setting);

@@ -87,6 +87,24 @@ TEST(TuningCache, a_new_choice_takes_the_place_of_the_one_for_the_same_call) {
     EXPECT_EQ(cache.matmuls.size(), 2u);
 }
 
+TEST(TuningCache, a_full_one_forgets_the_oldest_and_its_file_can_be_read) {
+    const std::string folder = new_folder();
+    TuningCache cache = small_cache();
+    for (int64_t d_in = 1; d_in <= 1100; d_in++) {
+        MatmulChoice choice{gate_and_up(), {}, 1234567.89012, 1234567.89012};
+        choice.call.d_in = d_in, choice.call.weights[2] = {1'000'000, FormatId::kAffine4};
+        choice.values.ahead_kib = 12, choice.values.grain_kib = 4096;
+        cache.add(choice);
+    }
+    write_tuning(folder, cache);
+    const LoadedTuning loaded = load_tuning(folder, cpu_key());
+    ASSERT_TRUE(loaded.cache.has_value()) << loaded.ignored;
+    EXPECT_EQ(loaded.cache->n_choices(), cache.n_choices());
+    EXPECT_EQ(loaded.cache->matmuls.back().call.d_in, 1100);
+    EXPECT_LT(loaded.cache->matmuls.size(), 1100u);
+    EXPECT_EQ(loaded.cache->tuning().of(gate_and_up()), MatmulTuning());
+}
+
 TEST(TuningCache, says_what_a_call_and_its_changes_are) {
     const TuningCache cache = small_cache();
     EXPECT_EQ(call_text(cache.matmuls[0].call), "matmul: 576 x Q4_1 1536 + Q4_1 1536, 1 row");
@@ -198,7 +216,7 @@ TEST(TuningCache, what_cannot_be_read_is_ignored_in_one_line) {
     const std::string folder = new_folder(), path = tuning_path(folder, cpu_key());
     put(path, "{\"version\": 1}\n");
     EXPECT_NE(load_tuning(folder, cpu_key()).ignored.find("has no backend"), std::string::npos);
-    put(path, std::string((1 << 20) + 1, ' '));
+    put(path, std::string((4 << 20) + 1, ' '));
     EXPECT_NE(load_tuning(folder, cpu_key()).ignored.find("larger than"), std::string::npos);
     ASSERT_EQ(std::remove(path.c_str()), 0);
     make_folders(path);
