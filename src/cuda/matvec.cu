@@ -571,6 +571,7 @@ void embed_rows_tiles(Step& s, const Tensor& table, Tokens token, Rows out) {
     // what later kernels read before they wait.
     const dim3 grid(static_cast<unsigned>(out.n_rows),
                     static_cast<unsigned>((out.n_cols + kEmbedThreads - 1) / kEmbedThreads));
+    if (!launches(c, "embed_rows", grid, kEmbedThreads)) return;
     embed_kernel<<<grid, kEmbedThreads, 0, c.stream>>>(
         device_plane<const uint8_t>(table), tile_geometry(table), table.n_cols(), c.mirror.tokens,
         device_rows<float>(out), out.stride);

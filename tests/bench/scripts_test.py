@@ -34,6 +34,35 @@ print("main: n_kv_max = " + options["-c"])
 print(json.dumps(dict(pp=int(options["-npp"]), tg=int(options["-ntg"]), pl=int(options["-npl"]), t_tg=0.25)))
 """
 
+OPS_PEER = """
+import numpy, peer_protocol
+from peer_ops import OpsPeer, Way
+class Peer(OpsPeer):
+    def on_hello(self, request):
+        return {"name": "NumPy"}
+    def ways(self, op, shape, device):
+        def multiply(x, w):
+            return x @ w.T
+        def other(x, w):
+            return x @ w.T + 1
+        return [Way("wrong", lambda *a: a, other, lambda out: out, lambda a: a.nbytes),
+                Way("f32", lambda *a: a, multiply, lambda out: out, lambda a: a.nbytes)]
+peer_protocol.serve(Peer())
+"""
+HELLO = {"request": "hello", "peer": "torch", "n_threads": 1, "cpus": None}
+MATMUL = {"request": "op", "op": "matmul", "device": "cpu", "copies_bytes": 100000, "shape": {
+    "n_rows": 3, "d_in": 64, "n_heads": 1, "d_head": 0, "weights": [{"d_out": 70, "format": "Q8_0"},
+                                                                   {"d_out": 30, "format": "Q8_0"}]}}
+
+
+def ask(script, *requests, arguments=(), path=None):
+    """The answers of a peer, and what it wrote to standard error."""
+    environment = os.environ | {"PYTHONPATH": str(path)} if path else None
+    done = subprocess.run([sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True,
+                          input="".join(json.dumps(request) + "\n" for request in requests), timeout=120, check=False,
+                          env=environment)
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
 
 def run(script, *arguments):
     return subprocess.run([sys.executable, str(BENCH / script), *map(str, arguments)], capture_output=True, text=True,
@@ -139,6 +168,63 @@ class Scripts(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
                 self.assertRegex(done.stderr, r"\Aonednn-gemm: .*\n\Z")
                 self.assertIn(value if option == "-o" else option, done.stderr)
+
+    def test_peers_say_in_one_line_what_they_lack(self):
+        lacking = self.path / "lacking"
+        lacking.mkdir()
+        for name in ("torch", "jax", "mlx", "llama_cpp"):
+            (lacking / f"{name}.py").write_text("raise ImportError('not here')", encoding="utf-8")
+        for script, name, install in (("torch_peer.py", "torch", "pip install torch"),
+                                      ("jax_peer.py", "jax", 'pip install "jax[cpu]"'),
+                                      ("mlx_peer.py", "mlx", 'pip install "mlx[cpu]"')):
+            with self.subTest(script=script):
+                try:
+                    __import__("numpy")
+                except ImportError:
+                    self.skipTest("no numpy")
+                answers, said = ask(BENCH / "peers" / script, HELLO, {"request": "other"}, path=lacking)
+                self.assertEqual(len(answers), 2, said)
+                self.assertIn(f"needs {name}, as of: {install}", answers[0]["error"])
+                self.assertIn("does not know the request other", answers[1]["error"])
+
+    def test_llama_bench_is_a_peer(self):
+        gguf = {"request": "model", "path": str(self.model), "device": "cpu", "type_k": "f16", "type_v": "f16",
+                "n_ubatch": 8, "n_positions": [9]}
+        test = {"request": "test", "n_depth": 4, "prompt": [1, 2], "first": [3], "n_gen": 0}
+        peer, program = BENCH / "peers" / "llama_cpp_peer.py", ("--program", self.path / "timed")
+        (self.path / "timed").write_text(
+            "#!/usr/bin/env python3\nimport json, sys\no = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+            "print(json.dumps([dict(samples_ns=[1000 * int(o['-p']) + int(o['-d'])])]))", encoding="utf-8")
+        (self.path / "timed").chmod(0o755)
+        answers, said = ask(peer, HELLO, gguf, {"request": "fill", "tokens": [[5] * 4]}, test,
+                            test | {"first": [3, 4], "prompt": [], "n_gen": 2}, arguments=program)
+        self.assertEqual(said, "")
+        self.assertEqual(answers[0]["name"], "llama.cpp")
+        self.assertIn("draws no token", answers[1]["note"])
+        self.assertEqual(answers[3], {"ns": 2004})
+        self.assertIn("generates one sequence", answers[4]["error"])
+        answers, _ = ask(peer, HELLO, gguf | {"path": __file__}, arguments=program)
+        self.assertIn("not a GGUF file", answers[1]["error"])
+        for broken, said in ((self.path / "absent", "No such file"), ("/bin/true", "is not that of llama-bench"),
+                             ("/bin/false", "status 1")):
+            answers, _ = ask(peer, HELLO, gguf, test, arguments=("--program", broken))
+            self.assertIn(said, answers[2]["error"])
+
+    def test_an_operator_runs_the_way_that_is_right(self):
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("no numpy")
+        script = self.path / "ops_peer.py"
+        script.write_text(OPS_PEER, encoding="utf-8")
+        sample = {"request": "sample", "sample_ms": 1, "run_ns": 1000}
+        answers, said = ask(script, HELLO, MATMUL, sample, MATMUL | {"op": "kv_append"}, path=BENCH / "peers")
+        self.assertEqual(said, "")
+        self.assertEqual(answers[1]["variant"], "f32")
+        self.assertLess(answers[1]["relative_l2"], 1e-5)
+        self.assertEqual(answers[1]["bytes"], 4 * (3 * 64 + 100 * 64 + 3 * 100))
+        self.assertGreater(answers[2]["ns"], 0)
+        self.assertIn("kv_append", answers[3]["unfit"])
 
     def test_the_better_of_several_peers_counts(self):
         output = self.path / "folder" / "compared.json"

@@ -90,6 +90,25 @@ TEST(BenchPlot, shows_what_differs_most_with_the_wall_of_each_generation) {
     EXPECT_LT(wall.points[2].y, wall.points[0].y) << "keys and values count";
 }
 
+TEST(BenchPlot, has_a_line_for_each_peer_and_a_wall_for_ridge_alone) {
+    std::vector<BenchResult> results = {result_at(0, 1, 0, 200'000'000),
+                                        result_at(1024, 1, 0, 225'000'000)};
+    for (BenchResult& result : results) {
+        result.model.checkpoint = "fused";
+        result.peers.push_back({"other", "{}", {400'000'000}, {}});
+    }
+    results.push_back(results.back());  // beside another checkpoint: it was timed again
+    results.back().model.checkpoint = "plain";
+    results.back().peers[0].samples_ns = {500'000'000};
+    const SeriesPlot plot = bench_plot(results);
+    std::vector<std::string> names;
+    for (const Series& series : plot.series) names.push_back(series.name);
+    EXPECT_EQ(names, (std::vector<std::string>{"tg1 fused", "the wall of tg1 fused", "tg1 other",
+                                               "tg1 plain", "the wall of tg1 plain"}));
+    ASSERT_EQ(plot.series[2].points.size(), 2u);
+    EXPECT_NEAR(plot.series[2].points[1].y, 2.5, 1e-9);
+}
+
 TEST(BenchPlot, counts_tokens_of_all_sequences) {
     const std::vector<BenchResult> results = {result_at(0, 1, 0, 200'000'000),
                                               result_at(0, 8, 0, 400'000'000)};
