@@ -49,7 +49,7 @@ bool parse(const std::vector<std::string>& arguments, TuneOptions& options) {
                      "Finds out how this machine runs a model's operators fastest, and keeps that "
                      "for every later run. No result changes by a bit.",
                      "ridge tune -m model.gguf");
-    line.section("Model (shapes and formats; weights are random)");
+    line.section("Model");
     add_model_option(line, options.open.model);
     add_cache_type_options(line, options.open);
     line.section("What is tuned (LIST: numbers with commas between)");
@@ -86,7 +86,7 @@ bool parse(const std::vector<std::string>& arguments, TuneOptions& options) {
     line.section("Output");
     line.flag("--show", "show what is kept for the device, and measure nothing", options.show);
     line.flag("--json", "print one JSON object, with every sample", options.json);
-    add_quiet_option(line, options.quiet);
+    line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
     if (!line.parse(arguments)) return false;
     set_tuning_folder(options.open);
     options.from_variables = line.from_variables();
