@@ -4,8 +4,8 @@
     ridge bench -m model.gguf --peer torch,torch.compile --peer-python python3
     ridge bench ops -m model.gguf --peer torch,torch.compile --peer-python python3
 
-Operators run in bf16 and in float32, and the faster one is kept; on a GPU a CUDA graph of all copies is replayed. As
-`cublas` and `cublaslt` the products of matmul alone run, by that library. Models need the gguf package: the weights of
+Operators run in bf16 and in float32, and the faster one is kept; on a GPU in bf16, and a CUDA graph of all copies is
+replayed. As `cublas` and `cublaslt` the products of matmul alone run, by that library. Models need the gguf package: the weights of
 the file are decoded once and held in 16 bits (or float32, where the processor multiplies that faster); Q, K and V, and
 gate and up, are one matrix each. Compiled, the parts of a layer before and behind attention are; attention is
 scaled_dot_product_attention in either case.
@@ -27,10 +27,10 @@ class Torch(OpsPeer):
         self.compiles = self.name == "torch.compile"
         if self.compiles:
             self.torch._dynamo.config.recompile_limit = 1000  # a version for each shape
-        names = {"torch": "PyTorch", "torch.compile": "PyTorch, compiled,", "cublas": "cuBLAS of PyTorch",
+        names = {"torch": "PyTorch", "torch.compile": "torch.compile of PyTorch", "cublas": "cuBLAS of PyTorch",
                  "cublaslt": "cuBLASLt of PyTorch"}
         return {"name": names[self.name], "version": self.torch.__version__,
-                "note": "in bf16 or float32, whichever is faster"}
+                "note": "on a processor in bf16 or float32, whichever is faster, on a GPU in bf16"}
 
     def check_device(self, device):
         if device == "cuda" and not self.torch.cuda.is_available():
@@ -100,6 +100,8 @@ class Torch(OpsPeer):
                         for a in arrays]
             return Way(name, put, call, lambda out: out.float().cpu().numpy(), lambda t: t.numel() * t.element_size())
         self.call_alone = function
+        if device == "cuda":  # where a call's time is that of its launch: it would not tell the two apart
+            return [way("bf16", torch.bfloat16)]
         return [way("bf16", torch.bfloat16), way("f32", torch.float32)]
 
     def on_sample(self, request):
