@@ -6,6 +6,8 @@
 #include "cuda/context.h"
 #include "cuda/device/async.cuh"
 #include "cuda/device/matvec_input.cuh"
+#include "cuda/device/matvec_row.cuh"
+#include "cuda/device/matvec_sums.cuh"
 #include "cuda/device/tile_stream.cuh"
 #include "cuda/matvec.h"
 #include "cuda/tiles.h"
@@ -31,11 +33,14 @@ namespace {
 
 using namespace matvec;
 
+int behind(int at, int n_bytes) {
+    return (at + n_bytes + 15) / 16 * 16;
+}
+
 // scale_block: elements that share a scale, 0 where none do.
 SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int scale_block,
                        bool normed) {
-    SharedPlan plan;
-    auto behind = [](int at, int n_bytes) { return (at + n_bytes + 15) / 16 * 16; };
+    SharedPlan plan{};
     // Rows of x start 32 bytes apart modulo the banks.
     plan.pitch = (n_chunks * 128 + 255) / 256 * 256 + 32;
     const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
@@ -45,6 +50,18 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
     plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
     plan.sums = behind(plan.squares, normed ? n_rows * n_warps * 4 : 0);
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
+    return plan;
+}
+
+// Of a row by chunks (Input::kByChunk), and rings of warps.
+SharedPlan row_plan(int n_chunks, int n_sides, int n_warps, int scale_block, bool normed,
+                    int ring_bytes) {
+    SharedPlan plan{};
+    plan.inverses = behind(0, n_chunks * row_chunk_bytes(scale_block));
+    plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
+    plan.sums = behind(plan.squares, normed ? n_warps * 4 : 0);
+    plan.ring = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * 4);
+    plan.n_bytes = behind(plan.ring, n_warps * ring_bytes);
     return plan;
 }
 
@@ -86,12 +103,7 @@ class Feed {
         const TileWeight& weight = weight_of(a_, unit_);
         const int tile = (unit_ - weight.first_unit) * a_.unit_tiles;
         part_ = weight.data + static_cast<int64_t>(tile) * a_.geometry.part_bytes;
-        if constexpr (kSides == 2) {
-            // A last tile without a neighbour is taken twice.
-            second_ = a_.unit_tiles == 1          ? a_.weights[1].data - a_.weights[0].data
-                      : tile + 1 < weight.n_tiles ? a_.geometry.part_bytes
-                                                  : 0;
-        }
+        if constexpr (kSides == 2) second_ = second_side(a_, weight, tile);
     }
 
     const MatvecArgs& a_;
@@ -102,99 +114,6 @@ class Feed {
     ChunkSource from_{};
 };
 
-// The products of a unit, in the order of columns, then rows: which of them number n is.
-struct Products {
-    const int n, row_bits;
-
-    __device__ explicit Products(const MatvecArgs& a)
-        : n(a.unit_tiles * kTileRows * a.n_rows), row_bits(a.unit_tiles == 1 ? 4 : 5) {
-        static_assert(kTileRows == 1 << 4);
-    }
-    __device__ int row(int number) const { return number & ((1 << row_bits) - 1); }
-    __device__ int column(int number) const { return number >> row_bits; }
-};
-
-// What a thread knows of the product of a unit that it stores before there is one.
-template <bool kHasPowers>
-struct Target {
-    float* out = nullptr;  // null: there is none
-    float bias = 0, power = 1;
-    float up_bias = 0, up_power = 1;  // with kSwiglu
-
-    __device__ void find(const MatvecArgs& a, const Products& products, int unit, int number) {
-        out = nullptr;
-        if (number >= products.n || unit >= a.n_units) return;
-        const TileWeight& weight = weight_of(a, unit);
-        const int j = (unit - weight.first_unit) * a.unit_tiles * kTileRows + products.row(number);
-        if (j >= weight.n_rows) return;
-        out = a.out + (products.column(number) * a.out_stride + weight.column + j);
-        bias = weight.bias != nullptr ? weight.bias[j] : 0;
-        if (kHasPowers) power = power_of(a, weight, j);
-        if (a.epilogue != Epilogue::kSwiglu) return;
-        up_bias = a.weights[1].bias != nullptr ? a.weights[1].bias[j] : 0;
-        if (kHasPowers) up_power = power_of(a, a.weights[1], j);
-    }
-    // before: what is added to. p: the product; with kSwiglu gate's, and up's.
-    __device__ void store(const MatvecArgs& a, float before, float p, float up) const {
-        p = fmaf(p, power, bias);
-        if (a.epilogue == Epilogue::kSwiglu) {
-            p = __fdividef(p, 1 + __expf(-p)) * fmaf(up, up_power, up_bias);
-        }
-        *out = before + p;
-    }
-
-  private:
-    __device__ static float power_of(const MatvecArgs& a, const TileWeight& weight, int j) {
-        const uint8_t* part =
-            weight.data + static_cast<int64_t>(j / kTileRows) * a.geometry.part_bytes;
-        return tile_power(a.geometry, part, j % kTileRows);
-    }
-};
-
-// The sums of a unit's warps in shared memory: [kWarps][kSides][kTileRows][kColumns].
-template <class Chunk, int kWarps, int kSides>
-struct WarpSums {
-    static constexpr int kOfSide = kTileRows * kColumns, kOfWarp = kSides * kOfSide,
-                         kOfUnit = kWarps * kOfWarp;
-
-    // A lane's of columns 2 t and 2 t + 1, of rows g and g + 8. inverse: what they are multiplied
-    // by.
-    __device__ static void put(float* mine, const float (&total)[kSides][4], float2 inverse) {
-#pragma unroll
-        for (int side = 0; side < kSides; side++, mine += kOfSide) {
-            constexpr float kPerUpper = 1.0f / Chunk::kUpper;
-            *reinterpret_cast<float2*>(mine) =
-                make_float2(total[side][0] * inverse.x, total[side][1] * inverse.y);
-            *reinterpret_cast<float2*>(mine + 8 * kColumns) = make_float2(
-                total[side][2] * kPerUpper * inverse.x, total[side][3] * kPerUpper * inverse.y);
-        }
-    }
-    // A product, and where sides are two weights the second one's. Rows of a pair of tiles lie one
-    // behind the other as the sides do.
-    __device__ static float2 add(const float* of_warp, int unit_tiles) {
-        float2 p = make_float2(0, 0);
-#pragma unroll
-        for (int w = 0; w < kWarps; w++) {
-            p.x += of_warp[w * kOfWarp];
-            if (kSides == 2 && unit_tiles == 1) p.y += of_warp[w * kOfWarp + kOfSide];
-        }
-        return p;
-    }
-};
-
-// What products of a normed row are multiplied by.
-template <int kWarps>
-__device__ __forceinline__ float norm_scale(const MatvecArgs& a, const uint8_t* shared, int row) {
-    const auto* squares =
-        reinterpret_cast<const float4*>(shared + a.plan.squares) + row * (kWarps / 4);
-    float square = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps / 4; w++) {
-        square += (squares[w].x + squares[w].y) + (squares[w].z + squares[w].w);
-    }
-    return rsqrtf(fmaf(square, a.per_element, a.eps));
-}
-
 constexpr int kRoundThreads = 128;
 
 // round_rows: what warps multiply of several rows, once for all blocks of a matvec
@@ -204,8 +123,8 @@ __global__ void __launch_bounds__(kRoundThreads)
     round_rows_kernel(const __grid_constant__ MatvecArgs a) {
     let_next_kernel_start();
     const int index = static_cast<int>((blockIdx.x * kRoundThreads + threadIdx.x) / 32);
-    const RowRounder<block, kWarps, false> rounder(a, a.rounded, index % kWarps,
-                                                   static_cast<int>(threadIdx.x) % 32);
+    const RowRounder<block, kWarps, Input::kSeveral> rounder(a, a.rounded, index % kWarps,
+                                                             static_cast<int>(threadIdx.x) % 32);
     wait_for_previous_kernel();  // x is its product, and the one before read what is written
     rounder.run(index / kWarps);
 }
@@ -248,7 +167,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
     };
     if constexpr (kSingle) {
-        const RowRounder<Chunk::kBlock, kWarps, true> rounder(a, shared, warp, lane);
+        const RowRounder<Chunk::kBlock, kWarps, Input::kSingle> rounder(a, shared, warp, lane);
         begin();
         rounder.run(0);
     } else {
@@ -341,16 +260,14 @@ void number_units(MatvecArgs& a, bool pairs) {
     }
 }
 
-template <class Chunk, int kWarps, int kSides, bool kSingle>
-void launch_shape(MatvecArgs& a, const Context& c) {
-    // As many chunks on their way as registers have room for.
-    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 12) ? 4 : 2;
-    constexpr int kBlocksAnSm = 16 / kWarps;
-    const auto kernel = matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, kSingle>;
-    a.excess = Chunk::excess(false, a.geometry.kind.offset);
-    a.upper_excess = Chunk::excess(true, a.geometry.kind.offset);
-    a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
-                         a.norm != nullptr);
+// Blocks of a product that run on a multiprocessor at a time, at most `most`.
+int blocks_an_sm(const Context& c, int shared_bytes, int most) {
+    return std::clamp(c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1,
+                      most);
+}
+
+template <class Kernel>
+void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_warps) {
     const int shared_bytes = a.plan.n_bytes;
     check_shared_memory(shared_bytes, c.shared_bytes_a_block, "matvec: rows so long");
     divide_memory_alike(kernel, "matvec");
@@ -359,8 +276,45 @@ void launch_shape(MatvecArgs& a, const Context& c) {
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
             "matvec: shared memory");
     }
-    const int blocks_an_sm = std::clamp(
-        c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1, kBlocksAnSm);
+    const int n_blocks = std::min(a.n_units, c.n_sms * blocks_an_sm(c, shared_bytes, 16 / n_warps));
+    launch_dependent(c, kernel, dim3(static_cast<unsigned>(n_blocks)),
+                     static_cast<unsigned>(32 * n_warps), static_cast<size_t>(shared_bytes),
+                     "matvec", a);
+}
+
+// Of a warp's ring, about: more delays the input, which comes behind what it asks for
+// (docs/kernels/matmul.md).
+constexpr int kRingBytes = 5200;
+// Chunks of more bytes come straight to registers.
+constexpr int kMostRingChunk = 1000;
+
+// By rings, where a multiprocessor has room for those of as many blocks as run on it.
+template <class Chunk, int kWarps, int kSides>
+bool launch_row(MatvecArgs& a, const Context& c) {
+    using Feed = RingFeed<Chunk, kWarps, kSides>;
+    constexpr int kStages = std::max(kRingBytes / Feed::kBytes, 3);
+    const SharedPlan plan = row_plan(a.geometry.n_chunks, kSides, kWarps, Chunk::kBlock,
+                                     a.norm != nullptr, kStages * Feed::kBytes);
+    if (plan.n_bytes > c.shared_bytes_a_block ||
+        blocks_an_sm(c, plan.n_bytes, 16 / kWarps) < 16 / kWarps) {
+        return false;
+    }
+    a.plan = plan;
+    launch_blocks(a, c, matvec_row_kernel<Chunk, kWarps, kSides, kStages>, kWarps);
+    return true;
+}
+
+template <class Chunk, int kWarps, int kSides, bool kSingle>
+void launch_shape(MatvecArgs& a, const Context& c) {
+    a.excess = Chunk::excess(false, a.geometry.kind.offset);
+    a.upper_excess = Chunk::excess(true, a.geometry.kind.offset);
+    if constexpr (kSingle && Chunk::kBytes <= kMostRingChunk) {
+        if (launch_row<Chunk, kWarps, kSides>(a, c)) return;
+    }
+    // As many chunks on their way as registers have room for.
+    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 12) ? 4 : 2;
+    a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
+                         a.norm != nullptr);
     if constexpr (!kSingle) {
         CHECK(a.plan.sums <= kRoundedBytes);
         a.rounded = c.rounded_rows;
@@ -370,9 +324,7 @@ void launch_shape(MatvecArgs& a, const Context& c) {
                          dim3(static_cast<unsigned>(a.n_rows * kWarps * 32 / kRoundThreads)),
                          kRoundThreads, 0, "rounding rows", a);
     }
-    const int n_blocks = std::min(a.n_units, c.n_sms * blocks_an_sm);
-    launch_dependent(c, kernel, dim3(static_cast<unsigned>(n_blocks)), 32 * kWarps,
-                     static_cast<size_t>(shared_bytes), "matvec", a);
+    launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, 16 / kWarps, kSingle>, kWarps);
 }
 
 template <class Chunk, bool kSingle>

@@ -17,13 +17,27 @@ namespace ridge::cuda::matvec {
 constexpr int kColumns = 8;
 constexpr int kRoundChunks = 4;  // of x that a warp fetches at a time: a lane eight elements
 
+// How rows of x lie in shared memory.
+enum class Input : uint8_t {
+    kSeveral,  // up to eight, one behind the other
+    kSingle,   // one
+    kByChunk,  // one, chunk by chunk: x, then what sums of its blocks begin with, {lower, 0, upper,
+               // 0}
+};
+// Bytes of a chunk with kByChunk; block: elements that share a scale, 0 where none do.
+constexpr int row_chunk_bytes(int block) {
+    return 2 * kTileChunk + (block == 0 ? 0 : kTileChunk / block * 16);
+}
+
 // Shared memory of a block, in bytes from its beginning; computed on the host, as all is that
 // threads would compute alike.
 struct SharedPlan {
     // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: of one row [blocks] float2,
     // else [blocks][4] float4. Inverse powers of warps' rows [n_warps][kColumns], and their squares
     // [n_rows][n_warps]. Sums of warps [2][n_warps][n_sides][kTileRows][kColumns].
-    int pitch, starts, inverses, squares, sums, n_bytes;
+    // With Input::kByChunk: [n_chunks][row_chunk_bytes] at 0, no starts, sums of one column, and
+    // behind them warps' rings.
+    int pitch, starts, inverses, squares, sums, ring, n_bytes;
 };
 
 // One weight of a call, and where its products go.
@@ -60,6 +74,13 @@ __device__ inline const TileWeight& weight_of(const MatvecArgs& a, int unit) {
                      (unit >= a.weights[2].first_unit ? 1 : 0)];
 }
 
+// Of a unit of two sides: from the first one's tile, of this number in its weight, to the other's,
+// in bytes. A last tile without a neighbour is taken twice.
+__device__ inline int64_t second_side(const MatvecArgs& a, const TileWeight& weight, int tile) {
+    if (a.unit_tiles == 1) return a.weights[1].data - a.weights[0].data;
+    return tile + 1 < weight.n_tiles ? a.geometry.part_bytes : 0;
+}
+
 // Elements of x lie in shared memory so that a lane's of the four mma of a chunk are side by side:
 // quad q, elements 4 q to 4 q + 3, is number
 __device__ inline int quad_place(int q) {
@@ -87,9 +108,8 @@ struct Eight {
 // `norm` where x is normed, and times a power of two, by which the greatest of them stays below
 // 2^15. Beside it the inverse power; where x is normed the sum of squares; and what sums over each
 // `block` elements begin with: -excess times that of x. Zeros stand behind the last column.
-// `room`: where the first of the plan lies. kSingle: there is one row, and room is in shared
-// memory.
-template <int block, int kWarps, bool kSingle>
+// `room`: where the first of the plan lies, in shared memory of a single row.
+template <int block, int kWarps, Input kInput>
 class RowRounder {
   public:
     __device__ RowRounder(const MatvecArgs& a, uint8_t* room, int warp, int lane)
@@ -245,7 +265,10 @@ class RowRounder {
         const int k = k_of(round);
         const bool is_there = k < a_.geometry.n_chunks * kTileChunk;
         if (is_there) {
-            auto* to = reinterpret_cast<uint2*>(room_ + row * a_.plan.pitch) + quad_place(k / 4);
+            auto* to =
+                kInput == Input::kByChunk
+                    ? reinterpret_cast<uint2*>(of_chunk(k)) + quad_place(k % kTileChunk / 4)
+                    : reinterpret_cast<uint2*>(room_ + row * a_.plan.pitch) + quad_place(k / 4);
             to[0] = make_uint2(words[0], words[1]);
             to[4] = make_uint2(words[2], words[3]);  // quad_place of the next, which is odd
         }
@@ -261,11 +284,23 @@ class RowRounder {
             constexpr int kLanes = block / 8;
             if (is_there && lane_ % kLanes < 2) {
                 const bool upper = lane_ % kLanes == 1;
-                auto* starts = reinterpret_cast<float*>(room_ + a_.plan.starts);
-                const int at = kSingle ? 2 * (k / block) + (upper ? 1 : 0)
-                                       : (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
-                starts[at] = -(upper ? a_.upper_excess : a_.excess) * sum;
+                place_start(row, k, upper, -(upper ? a_.upper_excess : a_.excess) * sum);
             }
+        }
+    }
+    __device__ uint8_t* of_chunk(int k) const {
+        return room_ + k / kTileChunk * row_chunk_bytes(block);
+    }
+    __device__ __forceinline__ void place_start(int row, int k, bool upper, float start) const {
+        if constexpr (kInput == Input::kByChunk) {
+            reinterpret_cast<float2*>(
+                of_chunk(k) + 2 * kTileChunk)[k % kTileChunk / block * 2 + (upper ? 1 : 0)] =
+                make_float2(start, 0);
+        } else {
+            const int at = kInput == Input::kSingle
+                               ? 2 * (k / block) + (upper ? 1 : 0)
+                               : (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
+            reinterpret_cast<float*>(room_ + a_.plan.starts)[at] = start;
         }
     }
 

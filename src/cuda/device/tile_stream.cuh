@@ -2,12 +2,14 @@
 
 #include <cstdint>
 
+#include "cuda/device/fragments.cuh"
 #include "cuda/device/tile_codes.cuh"
 
 namespace ridge::cuda {
 
-// Chunks of weights in tiles (cuda/tiles.h) that come from global memory straight to the registers
-// of the warp that multiplies them: a tile lies in the order in which lanes hold it.
+// Chunks of weights in tiles (cuda/tiles.h) that come from global memory to the registers of the
+// warp that multiplies them, straight or by way of shared memory: a tile lies in the order in which
+// lanes hold it.
 
 // What is read once, where it is wanted: 16 bytes a lane do not push anything out of the first
 // cache, which every kernel begins with empty. Volatile, so that it stays before the wait for the
@@ -36,6 +38,22 @@ __device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
     }
 }
 
+// What lies at an address in shared memory. Volatile, so that it stays behind the wait for the
+// copies that bring it.
+template <class T>
+__device__ inline void load_shared(T& x, SharedAddress at) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+    if constexpr (sizeof(T) == 16) {
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                     : "r"(at));
+    } else if constexpr (sizeof(T) == 8) {
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at));
+    } else {
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at));
+    }
+}
+
 // Codes of a chunk: the lane's, and their high bits.
 __device__ inline void load_codes(ChunkCodes<Codes::kFour>& c, const uint8_t* codes, const uint8_t*,
                                   bool wanted) {
@@ -55,6 +73,28 @@ __device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, c
 #pragma unroll
     for (size_t i = 0; i < sizeof c.w / sizeof c.w[0]; i++) {
         load_once(c.w[i], codes + 512 * i, wanted);
+    }
+}
+
+// The same from shared memory, at the addresses of the chunk's codes and high bits.
+__device__ inline void take_codes(ChunkCodes<Codes::kFour>& c, SharedAddress codes, SharedAddress,
+                                  int lane) {
+    load_shared(c.w, codes + 16 * lane);
+}
+__device__ inline void take_codes(ChunkCodes<Codes::kFive>& c, SharedAddress codes,
+                                  SharedAddress high, int lane) {
+    load_shared(c.w, codes + 16 * lane), load_shared(c.h, high + 4 * lane);
+}
+__device__ inline void take_codes(ChunkCodes<Codes::kSix>& c, SharedAddress codes,
+                                  SharedAddress high, int lane) {
+    load_shared(c.w, codes + 16 * lane), load_shared(c.h, high + 8 * lane);
+}
+template <Codes kCodes>
+__device__ inline void take_codes(ChunkCodes<kCodes>& c, SharedAddress codes, SharedAddress,
+                                  int lane) {
+#pragma unroll
+    for (size_t i = 0; i < sizeof c.w / sizeof c.w[0]; i++) {
+        load_shared(c.w[i], codes + 512 * i + 16 * lane);
     }
 }
 
@@ -96,6 +136,12 @@ struct ChunkSource {
 };
 constexpr int kSourceStep = 512 / kTileChunk;  // chunks
 
+// Where the sixteen bytes lie that a lane brings of what a chunk has beside its codes, its side:
+// from the part's beginning for a warp's first chunk, and on from there to its next; in bytes.
+struct SideSource {
+    int first, step;
+};
+
 // Of a kind of scales, and where they are groups of their type. kBlock: elements that share a
 // scale; apply(): block `block` of the chunk's, sums[0], sums[1] and total[0], total[1] of row g,
 // the others of row g + 8.
@@ -128,6 +174,24 @@ struct ScalePlanes {
             load_once(super, from.supers + apart * kSourceStep / 4 * super_bytes(kScales), wanted);
         }
     }
+
+    // The side of a chunk in shared memory: scales, then what its super-block shares.
+    static constexpr int kSideBytes = scale_bytes(kScales) + super_bytes(kScales);
+    template <int kWarps>
+    __device__ static SideSource side_source(const TileGeometry& g, int warp, int at) {
+        constexpr int kSmallBytes = scale_bytes(kScales), kSuperBytes = super_bytes(kScales);
+        static_assert(kWarps % 4 == 0);
+        if (!kHasSuper || at < kSmallBytes) {
+            return {g.scales + warp * kSmallBytes + at, kWarps * kSmallBytes};
+        }
+        return {g.supers + warp / 4 * kSuperBytes + at - kSmallBytes, kWarps / 4 * kSuperBytes};
+    }
+    __device__ void take(SharedAddress side, int lane) {
+        load_shared(small, side + lane / 4 * kSmall);
+        if constexpr (kHasSuper) {
+            load_shared(super, side + scale_bytes(kScales) + lane / 4 * kSuper);
+        }
+    }
 };
 
 template <>
@@ -135,6 +199,13 @@ struct StreamedScales<Scales::kNone> {
     static constexpr int kBlock = 0, kRegisters = 0;
     __device__ static void open(ChunkSource&, const uint8_t*, const TileGeometry&, int, int) {}
     __device__ void load(const ChunkSource&, int, bool) {}
+
+    static constexpr int kSideBytes = 0;
+    template <int kWarps>
+    __device__ static SideSource side_source(const TileGeometry&, int, int) {
+        return {};
+    }
+    __device__ void take(SharedAddress, int) {}
 };
 
 template <>
@@ -214,7 +285,6 @@ struct StreamedScales<Scales::kGroup, T> {
 
     __device__ static void open(ChunkSource& from, const uint8_t* part, const TileGeometry& g,
                                 int chunk, int lane) {
-        constexpr int kGroupBytes = 8 * static_cast<int>(sizeof(Pair));
         const int group = chunk * kTileChunk / g.group_size,
                   second = (chunk * kTileChunk + 32) / g.group_size;
         from.scales = part + g.scales + group * kGroupBytes + lane / 4 * (kGroupBytes / 8);
@@ -224,6 +294,20 @@ struct StreamedScales<Scales::kGroup, T> {
     __device__ void load(const ChunkSource& from, int apart, bool wanted) {
         load_once(w[0], from.scales + apart * from.group_step, wanted);
         load_once(w[1], from.scales + apart * from.group_step + from.group_block, wanted);
+    }
+
+    // Of both blocks, also where they share a group.
+    static constexpr int kGroupBytes = 8 * static_cast<int>(sizeof(Pair)),
+                         kSideBytes = 2 * kGroupBytes;
+    template <int kWarps>
+    __device__ static SideSource side_source(const TileGeometry& g, int warp, int at) {
+        const int group = (warp * kTileChunk + at / kGroupBytes * 32) / g.group_size;
+        return {g.scales + group * kGroupBytes + at % kGroupBytes,
+                kWarps * kTileChunk / g.group_size * kGroupBytes};
+    }
+    __device__ void take(SharedAddress side, int lane) {
+        const SharedAddress at = side + lane / 4 * static_cast<uint32_t>(sizeof(Pair));
+        load_shared(w[0], at), load_shared(w[1], at + kGroupBytes);
     }
     __device__ void apply(int block, PerStart per_start, const float (&start)[4],
                           const float (&sums)[4], float (&total)[4]) const {
@@ -280,6 +364,34 @@ struct StreamedChunk {
         scales.load(from, apart, wanted);
     }
 
+    // In shared memory: codes, high bits, and the side that scales have.
+    static constexpr int kCodeBytes = code_bytes(kCodes), kHighBytes = high_bytes(kCodes),
+                         kSideBytes = kHighBytes + Scaling::kSideBytes,
+                         kBytes = kCodeBytes + kSideBytes;
+    static_assert(kSideBytes % 16 == 0 && kSideBytes <= 32 * 16);
+
+    // Of a lane, of the chunks warp, warp + kWarps and so on of a part. A multiple of 512 elements
+    // is from one to the next, so that scales are a constant distance apart.
+    template <int kWarps>
+    __device__ static SideSource side_source(const TileGeometry& g, int warp, int lane) {
+        static_assert(kWarps % kSourceStep == 0);
+        const int at = 16 * lane;
+        if (at < kHighBytes) return {g.high + warp * kHighBytes + at, kWarps * kHighBytes};
+        return Scaling::template side_source<kWarps>(g, warp, at - kHighBytes);
+    }
+    // Brings the lane's bytes to shared memory. to: the chunk's place, 16 * lane added; has_side:
+    // whether 16 * lane is within a side.
+    __device__ static void copy(SharedAddress to, const uint8_t* of_codes, const uint8_t* of_side,
+                                bool has_side) {
+#pragma unroll
+        for (int i = 0; i < kCodeBytes; i += 512) copy_async(to + i, of_codes + i);
+        if (has_side) copy_async(to + kCodeBytes, of_side);
+    }
+    __device__ void take(SharedAddress from, int lane) {
+        take_codes(codes, from, from + kCodeBytes, lane);
+        scales.take(from + kCodeBytes + kHighBytes, lane);
+    }
+
     // What the sums of block `block` of the chunk begin with, in columns 2 t and 2 t + 1 of a lower
     // and of an upper row: starts are [block] {lower, upper} of a single row, else
     // [block][t] {2 t, 2 t + 1, of lower rows, both of upper rows}.
@@ -299,6 +411,31 @@ struct StreamedChunk {
     template <bool kSingle>
     __device__ void multiply(const uint4 (&x)[2], const float* starts, int lane,
                              float (&total)[4]) const {
+        multiply_from(
+            x, [&](int block, float(&to)[4]) { load_start<kSingle>(starts, block, lane, to); },
+            total);
+    }
+    // The same of the chunk of a single row that lies at an address in shared memory
+    // (Input::kByChunk): its first column, total[0] and total[2] of the lanes t = 0, are the row's.
+    __device__ void multiply_row(SharedAddress row, int lane, float (&total)[4]) const {
+        uint4 x[2];
+        load_shared(x[0], row + 32 * (lane % 4)), load_shared(x[1], row + 32 * (lane % 4) + 16);
+        multiply_from(
+            x,
+            [&](int block, float(&to)[4]) {
+                uint4 start;
+                load_shared(start, row + 2 * kTileChunk + 16 * block);
+                to[0] = __uint_as_float(start.x), to[1] = __uint_as_float(start.y);
+                to[2] = __uint_as_float(start.z), to[3] = __uint_as_float(start.w);
+            },
+            total);
+    }
+
+  private:
+    // load_start(block, to): what the sums of a block begin with.
+    template <class LoadStart>
+    __device__ __forceinline__ void multiply_from(const uint4 (&x)[2], LoadStart load_start_of,
+                                                  float (&total)[4]) const {
         auto multiply_sixteen = [&](int m, float(&to)[4]) {
             const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
             uint32_t operand[4];
@@ -315,7 +452,7 @@ struct StreamedChunk {
             float starts_of[kBlocks][4], sums[kBlocks][4];
 #pragma unroll
             for (int block = 0; block < kBlocks; block++) {
-                load_start<kSingle>(starts, block, lane, starts_of[block]);
+                load_start_of(block, starts_of[block]);
 #pragma unroll
                 for (int i = 0; i < 4; i++) sums[block][i] = starts_of[block][i];
             }
