@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
+#include "cases/case.h"
 #include "cmd/bench_report.h"
 #include "format/tensor.h"
 #include "model/tables.h"
@@ -56,6 +58,32 @@ std::span<const std::string_view> stage_names() {
     static constexpr std::string_view kStages[] = {"attn_in", "attn",    "attn_out",
                                                    "ffn_in",  "ffn_out", "head"};
     return kStages;
+}
+
+std::vector<std::string> replayable_nodes() {
+    std::vector<std::string> names = {"layer"};
+    names.insert(names.end(), stage_names().begin(), stage_names().end());
+    for (int i = 0; i < kNumOps; i++) names.emplace_back(op_name(static_cast<Op>(i)));
+    return names;
+}
+
+void check_replay(std::span<const std::string> names, std::span<const NodeSpan> spans,
+                  std::string_view step) {
+    const auto was_called = [&](std::string_view name) {
+        return std::any_of(spans.begin(), spans.end(),
+                           [&](const NodeSpan& span) { return span.node == name; });
+    };
+    for (const std::string& name : names) {
+        if (was_called(name)) continue;
+        std::string called;
+        for (const std::string& other : replayable_nodes()) {
+            if (was_called(other)) called += (called.empty() ? "" : ", ") + other;
+        }
+        throw Error(ErrorKind::kUsage,
+                    "--replay {}: no kernel of this name runs in a {}; expected one of {}, or an "
+                    "earlier --checkpoint",
+                    name, step, called);
+    }
 }
 
 std::string launches_text(std::span<const Launch> launches) {

@@ -97,6 +97,13 @@ std::string launches_text(std::span<const Launch> launches);
 // "2 x Q4_0 [8192, 2048]", "Q4_K [2048, 2048], Q6_K [512, 2048]"
 std::string weights_text(const Work& work);
 
+// What can be replayed alone: a layer, the stages, the head, the ops.
+std::vector<std::string> replayable_nodes();
+// Error where one of `names` was not called in a step: what a fused stage does within one kernel
+// has no time of its own. It tells what was. `step`: "decode step of 1 sequence at position 128".
+void check_replay(std::span<const std::string> names, std::span<const NodeSpan> spans,
+                  std::string_view step);
+
 // The stages of a layer and the head, in their order.
 std::span<const std::string_view> stage_names();
 // The stage that a call is of, by its name; of a node outside of stages its own.

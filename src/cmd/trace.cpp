@@ -9,7 +9,6 @@
 #include "base/printable.h"
 #include "base/system.h"
 #include "base/timer.h"
-#include "cases/case.h"
 #include "cmd/answer.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
@@ -47,13 +46,6 @@ struct TraceOptions {
     FromVariables from_variables;
 };
 
-// What can be replayed: a stage or an op.
-std::vector<std::string> node_names() {
-    std::vector<std::string> names(stage_names().begin(), stage_names().end());
-    for (int i = 0; i < kNumOps; i++) names.emplace_back(op_name(static_cast<Op>(i)));
-    return names;
-}
-
 bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
     CommandLine line("trace",
                      "Shows which kernel ran for each node of a step, how long, and how near "
@@ -77,10 +69,10 @@ bool parse(const std::vector<std::string>& arguments, TraceOptions& options) {
                        "samples of each step (default: 3 to 50, as 2 seconds allow)",
                        options.n_repetitions, 1, 1000);
     line.value("--replay", "NODES",
-               "time these stages or ops alone too, as they follow on one another over the layers",
+               "time these stages or ops (or layer) alone too, as they follow on one another",
                [&](Where where, const std::string& text) {
                    for (const std::string& name : parse_words(where, text, "names of nodes")) {
-                       options.replay.push_back(parse_choice(where, name, node_names()));
+                       options.replay.push_back(parse_choice(where, name, replayable_nodes()));
                    }
                });
     line.section("Output");
@@ -180,10 +172,11 @@ class Tracer {
 
     TracedStepKind trace_kind(BenchSession& session, TracedStepKind kind) {
         if (!options_.replay.empty()) {  // first, since it may be refused
+            step(session, kind);         // whole: the trace learns what calls what
+            check_replay(options_.replay, trace_.spans(), kind.name());
             trace_.only = options_.replay;
             sample(session, kind, kind.alone, 0);
             trace_.only.clear();
-            check_replayed(kind);
         }
         sample(session, kind, kind.profile, kTimelineSteps);
         if (!options_.dump.empty()) dump(session, kind);
@@ -244,21 +237,6 @@ class Tracer {
                 if (!timeline_) timeline_.emplace("ridge " + session.info().name);
                 timeline_->add(name, trace_);
             }
-        }
-    }
-
-    // A node that ran within a fused stage has no kernel of its own to be timed.
-    void check_replayed(const TracedStepKind& kind) const {
-        for (const std::string& name : options_.replay) {
-            const auto& groups = kind.alone.groups();
-            const bool ran = std::any_of(groups.begin(), groups.end(), [&](const NodeGroup& group) {
-                return group.node == name || group.stage == name;
-            });
-            if (ran) continue;
-            throw Error(ErrorKind::kUsage,
-                        "--replay {}: no kernel of this name runs in a {}; expected a stage that "
-                        "does its work, or an earlier --checkpoint",
-                        name, kind.name());
         }
     }
 

@@ -13,16 +13,22 @@ StepTrace* trace_of(const Step& step) {
     return step.trace;
 }
 
+bool StepTrace::is_named(std::string_view node) const {
+    return only.empty() || std::find(only.begin(), only.end(), node) != only.end();
+}
+
+bool StepTrace::is_within_named() const {
+    return only.empty() || std::any_of(open_.begin(), open_.end(), [&](int i) {
+               return is_named(spans_[static_cast<size_t>(i)].node);
+           });
+}
+
 bool StepTrace::wants(std::string_view node, std::string_view checkpoint) {
-    auto is_named = [&](std::string_view name) {
-        return std::find(only.begin(), only.end(), name) != only.end();
-    };
-    const bool is_asked_for = only.empty() || is_named(node) || is_default_body(checkpoint) ||
-                              std::any_of(open_.begin(), open_.end(), [&](int i) {
-                                  return is_named(spans_[static_cast<size_t>(i)].node);
-                              });
+    const bool is_wanted =
+        is_named(node) || is_within_named() || is_default_body(checkpoint) ||
+        std::find(callers_.begin(), callers_.end(), Entry{node, checkpoint}) != callers_.end();
     const size_t next = spans_.size();
-    if (!is_asked_for || !is_capturing_ || is_captured(next)) return is_asked_for;
+    if (!is_wanted || !is_capturing_ || is_captured(next)) return is_wanted;
     // Calls keep their places: one that makes others is made in any case, and starts nothing.
     if (next >= is_leaf_.size() || !is_leaf_[next]) return true;
     spans_.emplace_back();
@@ -36,6 +42,7 @@ void StepTrace::begin(std::string_view node, std::string_view checkpoint, std::s
     span.skipped = skipped, span.reason = reason;
     span.work = work;
     span.layer = work.layer;
+    span.leads = !is_named(node) && !is_within_named();
     if (!open_.empty()) {
         span.parent = open_.back();
         NodeSpan& parent = spans_[static_cast<size_t>(span.parent)];
@@ -46,7 +53,7 @@ void StepTrace::begin(std::string_view node, std::string_view checkpoint, std::s
     spans_.push_back(span);
     if (clock_ != nullptr) {
         marks_.emplace_back();
-        if (!is_default_body(checkpoint)) marks_.back().begin = mark_now(false);
+        if (!is_default_body(checkpoint) && !span.leads) marks_.back().begin = mark_now(false);
     }
     spans_.back().begin_ns = monotonic_ns();
 }
@@ -76,9 +83,10 @@ int StepTrace::mark_now(bool anew) {
 
 bool StepTrace::launches(std::string_view name, std::array<uint32_t, 3> blocks, uint32_t n_threads,
                          int64_t shared_bytes) {
-    is_marked_ = false;
     const int span = open_.empty() ? -1 : open_.back();
+    if (!is_within_named()) return false;
     if (is_capturing_ && span >= 0 && !is_captured(static_cast<size_t>(span))) return false;
+    is_marked_ = false;
     launches_.push_back({span, name, blocks, n_threads, shared_bytes});
     if (span >= 0) spans_[static_cast<size_t>(span)].n_launches++;
     return true;
@@ -89,7 +97,7 @@ bool StepTrace::is_captured(size_t span) const {
 }
 
 bool StepTrace::only_calls(const NodeSpan& span) const {
-    if (is_default_body(span.checkpoint)) return true;
+    if (is_default_body(span.checkpoint) || span.leads) return true;
     return is_on_device() && span.n_children > 0 && span.n_launches == 0;
 }
 
@@ -109,6 +117,18 @@ void StepTrace::clear() {
     is_capturing_ = is_marked_ = false;
 }
 
+void StepTrace::note_callers() {
+    if (!only.empty()) return;
+    callers_.clear();
+    for (const NodeSpan& span : spans_) {
+        const Entry entry{span.node, span.checkpoint};
+        if (span.n_children == 0 || is_default_body(span.checkpoint)) continue;
+        if (std::find(callers_.begin(), callers_.end(), entry) == callers_.end()) {
+            callers_.push_back(entry);
+        }
+    }
+}
+
 void StepTrace::begin_on_device(DeviceClock* clock, int n_threads) {
     clear();
     loops_.clear(n_threads);
@@ -123,6 +143,7 @@ void StepTrace::end_on_device(std::span<const int64_t> ns) {
     end_ns_ = begin_ns_ + ns.back();
     is_leaf_.clear();
     for (const NodeSpan& span : spans_) is_leaf_.push_back(span.n_children == 0);
+    note_callers();
 }
 
 void StepTrace::begin_captured() {
@@ -171,6 +192,7 @@ TracedStep::TracedStep(StepTrace* trace, ThreadPool& pool) : trace_(trace), pool
 TracedStep::~TracedStep() {
     if (trace_ == nullptr) return;
     trace_->end_ns_ = monotonic_ns();
+    trace_->note_callers();
     pool_.record(nullptr);
 }
 

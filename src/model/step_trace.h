@@ -27,6 +27,7 @@ struct NodeSpan {
     int64_t children_ns = 0;  // of that, within the calls that it made
     int n_children = 0;
     int n_launches = 0;  // of kernels on a device, those of the calls that it made left out
+    bool leads = false;  // to calls that were asked for (StepTrace::only), which itself it was not
     Work work;           // of a default body nothing: it is that of the calls within
 
     int64_t elapsed_ns() const { return end_ns - begin_ns; }
@@ -104,8 +105,10 @@ class StepTrace {
 
     // Called as a call has ended, while its result is there.
     std::function<void(const NodeSpan&)> on_end;
-    // Where it is not empty: nodes of these names alone, with all that they call, do their work; of
-    // others only default bodies, which lead to them. What a step then computes means nothing.
+    // Where it is not empty: nodes of these names alone, with all that they call, do their work. Of
+    // others those that lead to them are called: default bodies, and entries that made calls in the
+    // step that was last traced whole; on a device they start nothing of their own. What a step
+    // then computes means nothing.
     std::vector<std::string> only;
     GraphTiming graph;
 
@@ -120,9 +123,16 @@ class StepTrace {
   private:
     friend class TracedStep;
     struct Marks {
-        int begin = -1, end = -1;  // -1: of a default body, whose times are those of its calls
+        int begin = -1, end = -1;  // -1: of one that calls others alone, whose times are theirs
+    };
+    struct Entry {
+        std::string_view node, checkpoint;
+        bool operator==(const Entry&) const = default;
     };
     void clear();
+    bool is_named(std::string_view node) const;
+    bool is_within_named() const;
+    void note_callers();
     int mark_now(bool anew);
     void set_times(std::span<const int64_t> ns);
     bool is_captured(size_t span) const;
@@ -130,6 +140,7 @@ class StepTrace {
     std::vector<NodeSpan> spans_;
     std::vector<int> open_;                                           // indices of calls under way
     std::unordered_map<const std::byte*, int64_t> bytes_of_weights_;  // by where they begin
+    std::vector<Entry> callers_;  // that made calls in the step that was last traced whole
     LoopRecord loops_;
     int64_t begin_ns_ = 0, end_ns_ = 0;
 
@@ -142,13 +153,16 @@ class StepTrace {
     std::vector<bool> is_leaf_;  // of the step that was traced before
 };
 
-// A part of an entry's work that elsewhere is a node's of its own, told of as a call of that node.
+// A part of an entry's work that elsewhere is a node's of its own, told of as a call of that node,
+// and left out where that call would be.
 template <class WorkOf, class Body>
 void trace_part(StepTrace* trace, std::string_view node, std::string_view checkpoint,
                 const WorkOf& work, const Body& body) {
-    if (trace != nullptr) trace->begin(node, checkpoint, {}, {}, work());
+    if (trace == nullptr) return body();
+    if (!trace->wants(node, checkpoint)) return;
+    trace->begin(node, checkpoint, {}, {}, work());
     body();
-    if (trace != nullptr) trace->end();
+    trace->end();
 }
 
 // For a backend: the life of a step that runs on the pool. Does nothing where `trace` is null.

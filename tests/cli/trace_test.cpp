@@ -92,7 +92,9 @@ TEST(Trace, times_a_group_of_kernels_alone) {
             EXPECT_TRUE(stage == "ffn_in" || stage == "ffn_out") << stage;
         }
     }
-    expect_error(trace({"--replay", "swiglu", "-q"}), 2, "swiglu: no kernel of this name runs");
+    expect_error(trace({"--replay", "swiglu", "-q"}), 2,
+                 "--replay swiglu: no kernel of this name runs in a decode step of 1 sequence at "
+                 "position 5; expected one of layer, attn_in, attn, ");
     expect_error(trace({"--replay", "swigloo"}), 2, "--replay \"swigloo\": expected one of");
 }
 

@@ -236,6 +236,58 @@ TEST(DeviceTrace, times_steps_and_parts_of_them_in_graphs) {
     }
 }
 
+// At every checkpoint: entries that do a part of the layer's work lead to what was asked for.
+TEST(DeviceTrace, runs_a_stage_alone) {
+    for (const char* checkpoint : {"plain", "gemm", "fused", "graph"}) {
+        SCOPED_TRACE(checkpoint);
+        auto session = open_at(checkpoint);
+        const auto n_layers = static_cast<size_t>(session->model().config.n_layers);
+        StepTrace trace;
+        session->set_trace(&trace);
+        for (const bool is_prompt : {false, true}) {
+            SCOPED_TRACE(is_prompt ? "prompt" : "decode");
+            const auto step = [&] {
+                if (is_prompt) {
+                    session->prompt(0, 64);
+                } else {
+                    session->decode(1, kDepth, 1);
+                }
+            };
+            step();  // whole: the trace learns what calls what
+            const auto n_within = [&](const std::string& name) {
+                size_t n = 0;
+                for (const Launch& launch : trace.all_launches()) {
+                    int at = launch.span;
+                    while (at >= 0 && trace.spans()[static_cast<size_t>(at)].node != name) {
+                        at = trace.spans()[static_cast<size_t>(at)].parent;
+                    }
+                    n += at >= 0 ? 1 : 0;
+                }
+                return n;
+            };
+            const size_t n_launches = trace.all_launches().size();
+            for (const char* node : {"attn_in", "attn", "ffn_in", "layer", "head"}) {
+                SCOPED_TRACE(node);
+                step();
+                ASSERT_EQ(trace.all_launches().size(), n_launches) << "whole again";
+                const size_t wanted = n_within(node);
+                EXPECT_GE(wanted, std::string_view(node) == "head" ? 1u : n_layers);
+                trace.only = {node};
+                for (const int n_times : {0, 3}) {  // traced, captured
+                    trace.graph.n_times = n_times;
+                    step();
+                    EXPECT_EQ(trace.all_launches().size(), wanted);
+                    EXPECT_EQ(n_within(node), wanted);
+                    EXPECT_EQ(trace.graph.unfit, "");
+                    EXPECT_EQ(trace.graph.samples_ns.empty(), n_times == 0);
+                }
+                trace.graph = {};
+                trace.only.clear();
+            }
+        }
+    }
+}
+
 const Ceiling& ceiling_of(const Ceilings& all, CeilingKind kind, std::string_view name) {
     const auto found = std::find_if(all.list.begin(), all.list.end(), [&](const Ceiling& c) {
         return c.kind == kind && c.name == name;

@@ -179,6 +179,99 @@ TEST(DeviceTrace, captures_the_calls_that_were_asked_for) {
     EXPECT_EQ(step.n_kernels(), 8) << "traced again";
 }
 
+std::vector<std::string> kernels_of(const StepTrace& trace) {
+    std::vector<std::string> names;
+    for (const Launch& launch : trace.all_launches()) names.emplace_back(launch.name);
+    return names;
+}
+
+// "fused" of attn_in leads to its ops, which only a step that was traced whole can tell.
+TEST(DeviceTrace, calls_what_leads_to_a_node_that_was_asked_for) {
+    DeviceStep step;
+    StepTrace trace;
+    trace.only = {"rms_norm"};
+    step.run(trace);
+    EXPECT_TRUE(kernels_of(trace).empty()) << "nothing is known yet";
+    trace.only.clear();
+    step.run(trace);
+    trace.only = {"rms_norm"};
+    for (const bool is_captured : {false, true}) {
+        trace.graph.n_times = is_captured ? 3 : 0;
+        step.run(trace);
+        EXPECT_EQ(kernels_of(trace), std::vector<std::string>(4, "op"));
+        EXPECT_EQ(step.n_kernels(), 4);
+    }
+    trace.graph = {};
+    StepProfile profile;
+    step.run(trace);
+    EXPECT_EQ(trace.spans()[0].checkpoint, "fused");
+    EXPECT_TRUE(trace.spans()[0].leads);
+    EXPECT_EQ(trace.spans()[0].elapsed_ns(), 2200) << "that of its calls";
+    profile.add(trace);
+    ASSERT_EQ(profile.groups().size(), 1u);
+    EXPECT_EQ(profile.groups()[0].node, "rms_norm");
+    trace.only = {"ffn_in"};
+    step.run(trace);
+    EXPECT_EQ(kernels_of(trace), (std::vector<std::string>{"first", "second", "first", "second"}));
+    EXPECT_TRUE(trace.only_calls(trace.spans()[0])) << "it led nowhere";
+    EXPECT_EQ(trace.spans()[0].elapsed_ns(), 0);
+}
+
+// A layer whose entry runs a kernel for the work of two stages each, and one that is no stage's.
+class DeviceLayer {
+  public:
+    DeviceLayer() {
+        layer_.set("fused", [](Step& s) {
+            auto part = [&](const char* node, const char* kernel) {
+                trace_part(
+                    s.trace, node, "fused", [] { return Work{.weight_bytes = 7}; },
+                    [&] {
+                        s.trace->launches(kernel, {1, 1, 1}, 32, 0);
+                    });
+            };
+            part("attn_in", "projections");
+            s.trace->launches("of the layer", {1, 1, 1}, 32, 0);
+            part("attn", "scores");
+        });
+    }
+    void run(StepTrace& trace) {
+        Step step = host_.step();
+        step.trace = &trace;
+        clock_.clear();
+        clock_.mark();
+        trace.begin_on_device(&clock_, 1);
+        layer_(step);
+        trace.end_on_device(clock_.ns());
+    }
+
+  private:
+    HostStep host_;
+    MadeUpClock clock_;
+    Node<void(Step&)> layer_{"layer", [](const Step&) { return Work{.weight_bytes = 20}; }};
+};
+
+TEST(DeviceTrace, runs_a_part_of_an_entry_alone) {
+    using Names = std::vector<std::string>;
+    DeviceLayer layer;
+    StepTrace trace;
+    layer.run(trace);
+    EXPECT_EQ(kernels_of(trace), (Names{"projections", "of the layer", "scores"}));
+    for (const auto& [only, kernels] :
+         {std::pair(Names{"attn"}, Names{"scores"}),
+          std::pair(Names{"attn_in"}, Names{"projections"}),
+          std::pair(Names{"attn_in", "attn"}, Names{"projections", "scores"}),
+          std::pair(Names{"layer"}, Names{"projections", "of the layer", "scores"}),
+          std::pair(Names{"ffn_in"}, Names{})}) {
+        trace.only = only;
+        layer.run(trace);
+        EXPECT_EQ(kernels_of(trace), kernels) << only.front();
+        StepProfile profile;
+        profile.add(trace);
+        EXPECT_EQ(profile.n_dispatches(), static_cast<int64_t>(kernels.size()));
+        EXPECT_EQ(profile.groups().size(), kernels.size()) << only.front();
+    }
+}
+
 TracedStepKind profiled_step() {
     DeviceStep step;
     StepTrace trace;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/timer.h"
 #include "cmd/step_dump.h"
@@ -127,6 +128,31 @@ TEST(StepProfile, threads_that_have_no_work_wait) {
         pass_ns(2'000'000);
     }
     EXPECT_NEAR(idle_share_of(trace), 0.5, 1e-9) << "the caller worked all the time";
+}
+
+TEST(Replay, tells_which_nodes_have_kernels_of_their_own) {
+    ThreadPool pool(1);
+    StepTrace trace;
+    {
+        TracedStep traced(&trace, pool);
+        for (const char* node : {"step", "layer", "ffn_in"}) trace.begin(node, "ops", {}, {}, {});
+        trace.begin("matmul", "gemm", {}, {}, {});
+        for (int i = 0; i < 4; i++) trace.end();
+    }
+    const std::vector<std::string> there = {"matmul", "layer"}, missing = {"ffn_in", "swiglu"};
+    check_replay(there, trace.spans(), "decode step");
+    try {
+        check_replay(missing, trace.spans(), "decode step");
+        FAIL() << "swiglu was not called";
+    } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+        EXPECT_STREQ(e.what(),
+                     "--replay swiglu: no kernel of this name runs in a decode step; expected one "
+                     "of layer, ffn_in, matmul, or an earlier --checkpoint");
+    }
+    const std::vector<std::string> all = replayable_nodes();
+    EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());
+    EXPECT_EQ(std::count(all.begin(), all.end(), "step"), 0) << "which is no part of itself";
 }
 
 TEST(Median, of_even_and_odd_numbers) {
