@@ -27,6 +27,19 @@ std::string_view unit_of(const Ceiling& ceiling) {
     return ceiling.name.starts_with("int8") ? "GOP/s" : "GFLOP/s";
 }
 
+// Of a ceiling's rates in a unit in which they have few digits.
+bool is_in_tera(const Ceiling& ceiling) {
+    return ceiling.rate >= 10'000;
+}
+std::string number_text(const Ceiling& ceiling, double rate) {
+    return fmt::format("{:.4g}", is_in_tera(ceiling) ? 1e-3 * rate : rate);
+}
+std::string rate_text_of(const Ceiling& ceiling, double rate) {
+    std::string unit(unit_of(ceiling));
+    if (is_in_tera(ceiling)) unit[0] = 'T';
+    return number_text(ceiling, rate) + " " + unit;
+}
+
 std::string ceiling_name(const Ceiling& ceiling) {
     const char* kind = ceiling.kind == CeilingKind::kRead   ? " read"
                        : ceiling.kind == CeilingKind::kCopy ? " copy"
@@ -44,7 +57,8 @@ std::string size_text(int64_t n_bytes) {
 
 std::string rate_with_spread(const Ceiling& ceiling) {
     const auto [low, high] = std::minmax_element(ceiling.rates.begin(), ceiling.rates.end());
-    return fmt::format("{} ({:.4g} to {:.4g})", rate_text(ceiling), *low, *high);
+    return fmt::format("{} ({} to {})", rate_text(ceiling), number_text(ceiling, *low),
+                       number_text(ceiling, *high));
 }
 
 std::string ceilings_table(const Ceilings& ceilings) {
@@ -76,9 +90,8 @@ std::string ceilings_table(const Ceilings& ceilings) {
         }
         row[1] = sizes;
         if (has_theoretical) {
-            row.push_back(first.theoretical > 0
-                              ? fmt::format("{:.4g} {}", first.theoretical, unit_of(first))
-                              : "unknown");
+            row.push_back(first.theoretical > 0 ? rate_text_of(first, first.theoretical)
+                                                : "unknown");
         }
         rows.push_back(std::move(row));
     }
@@ -221,7 +234,7 @@ double RooflineStep::bound_tok_s() const {
 }
 
 std::string rate_text(const Ceiling& ceiling) {
-    return fmt::format("{:.4g} {}", ceiling.rate, unit_of(ceiling));
+    return rate_text_of(ceiling, ceiling.rate);
 }
 
 std::string machine_text(const RooflineResult& result) {

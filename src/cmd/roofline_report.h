@@ -47,7 +47,7 @@ struct RooflineResult {
     double read_wall_gbps() const;  // the median
 };
 
-// "528.4 GB/s"; operations of int8 are GOP/s.
+// "528.4 GB/s", "33.3 TB/s"; operations of int8 are GOP/s.
 std::string rate_text(const Ceiling& ceiling);
 // "AMD EPYC, 2 threads, avx512"
 std::string machine_text(const RooflineResult& result);

@@ -90,6 +90,16 @@ TEST(RooflineReport, tables_have_a_row_for_each_ceiling_and_kernel) {
     }
 }
 
+TEST(RooflineReport, high_rates_are_told_in_tera) {
+    Ceiling ceiling = some_result().ceilings.list[2];
+    ceiling.rate = 9'999;
+    EXPECT_EQ(rate_text(ceiling), "9999 GB/s");
+    ceiling.rate = 33'330;
+    EXPECT_EQ(rate_text(ceiling), "33.33 TB/s");
+    ceiling.kind = CeilingKind::kArithmetic, ceiling.name = "int8 tensor";
+    EXPECT_EQ(rate_text(ceiling), "33.33 TOP/s");
+}
+
 TEST(RooflineReport, a_theoretical_peak_is_told_where_it_is_known) {
     RooflineResult result = some_result();
     for (Ceiling& c : result.ceilings.list) c.theoretical = c.name == "memory" ? 123 : 0;
