@@ -76,9 +76,8 @@ std::string what_times_are(const StepProfile& profile) {
             profile.why_no_graph());
     }
     return "us: a row's kernels alone, captured as a graph and replayed, weights from memory "
-           "unless "
-           "all of them fit into the second cache; in brackets, and one by one: between marks "
-           "before and after each call, which keep kernels from overlapping\n";
+           "unless all of them fit into the second cache; in brackets, and one by one: between "
+           "marks before and after each call, which keep kernels from overlapping\n";
 }
 
 std::string device_lines(const StepProfile& profile) {
@@ -249,11 +248,12 @@ std::string step_table(const TracedStepKind& step, double read_gbps) {
 
 std::string replay_table(const TracedStepKind& step, double read_gbps) {
     const bool on_device = step.alone.is_on_device();
+    const std::vector<double>& graph_ns = step.alone.graph_ns();
+    const double whole_ns = graph_ns.empty() ? step.alone.median_ns() : median_of(graph_ns);
     std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
     double alone_ns = 0, within_ns = 0;
     for (const NodeGroup& group : step.alone.groups()) {
-        rows.push_back(
-            (on_device ? device_row_of : row_of)(group, step.alone.median_ns(), read_gbps));
+        rows.push_back((on_device ? device_row_of : row_of)(group, whole_ns, read_gbps));
         alone_ns += group.median_ns();
         for (const NodeGroup& same : step.profile.groups()) {
             const bool is_same = same.stage == group.stage && same.node == group.node &&
@@ -264,10 +264,11 @@ std::string replay_table(const TracedStepKind& step, double read_gbps) {
     }
     const char* within =
         on_device ? "within the step launched one by one" : "within the whole step";
-    if (!step.alone.graph_ns().empty()) alone_ns = median_of(step.alone.graph_ns());
+    if (!graph_ns.empty()) alone_ns = whole_ns;
     return fmt::format("alone{}, in a {}: {}; {} they take {} (median of {})\n\n",
-                       step.alone.graph_ns().empty() ? "" : " in one graph", step.name(),
-                       time_text(alone_ns), within, time_text(within_ns), step.alone.n_samples()) +
+                       graph_ns.empty() ? "" : " in one graph", step.name(), time_text(alone_ns),
+                       within, time_text(within_ns),
+                       graph_ns.empty() ? step.alone.n_samples() : graph_ns.size()) +
            aligned_table(rows, on_device ? 4 : 3);
 }
 

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/middle.h"
 #include "base/split_mix.h"
 #include "base/system.h"
 #include "base/timer.h"
@@ -233,12 +234,6 @@ int64_t rounds_of_a_sample(Probe probe, const Buffers& buffers, ThreadPool& pool
     }
 }
 
-double median_of(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 // Of a loop in which each thread has nothing to do but to come: from the call to its return.
 double time_dispatch_us(ThreadPool& pool) {
     std::vector<double> us;
@@ -250,7 +245,7 @@ double time_dispatch_us(ThreadPool& pool) {
         });
         us.push_back(1e-3 * static_cast<double>(timer.elapsed_ns()));
     }
-    return median_of(us);
+    return middle_of(us);
 }
 
 // With their medians, the faster one of two ways to read alone.
@@ -258,7 +253,7 @@ std::vector<Ceiling> fastest_of(std::vector<Probe> probes) {
     std::vector<Ceiling> ceilings;
     for (Probe& probe : probes) {
         Ceiling& ceiling = probe.ceiling;
-        ceiling.rate = median_of(ceiling.rates);
+        ceiling.rate = middle_of(ceiling.rates);
         const bool other_way = ceiling.kind == CeilingKind::kRead && !ceilings.empty() &&
                                ceilings.back().kind == CeilingKind::kRead;
         if (!other_way) {
@@ -316,7 +311,7 @@ Ceilings measure_ceilings(const ProbeKernels& kernels, ThreadPool& pool, uint64_
     }
     const double share_run = std::accumulate(shares_run.begin(), shares_run.end(), 0.0) /
                              static_cast<double>(shares_run.size());
-    return {{}, fastest_of(std::move(probes)), median_of(dispatch_us), share_run};
+    return {{}, fastest_of(std::move(probes)), middle_of(dispatch_us), share_run};
 }
 
 std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,

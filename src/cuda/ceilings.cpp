@@ -7,6 +7,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "base/middle.h"
 #include "cuda/check.h"
 #include "cuda/event.h"
 #include "cuda/memory.h"
@@ -67,12 +68,6 @@ class Timed {
     cudaStream_t stream_;
     Event begin_, end_;
 };
-
-double median_of(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 class List {
   public:
@@ -178,9 +173,9 @@ Ceilings measure_ceilings(const Context& c, std::string_view device_name, int64_
     }
     Ceilings ceilings;
     ceilings.isa = "cuda";
-    ceilings.dispatch_us = median_of(dispatch_us);
+    ceilings.dispatch_us = middle_of(dispatch_us);
     for (Measured& measured : list.all()) {
-        measured.ceiling.rate = median_of(measured.ceiling.rates);
+        measured.ceiling.rate = middle_of(measured.ceiling.rates);
         ceilings.list.push_back(std::move(measured.ceiling));
     }
     return ceilings;

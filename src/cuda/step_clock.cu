@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/middle.h"
 #include "cuda/check.h"
 #include "cuda/device/async.cuh"
 #include "cuda/memory.h"
@@ -34,12 +35,6 @@ __global__ void __launch_bounds__(kFlushThreads)
         sum += (w.x ^ w.y) + (w.z ^ w.w);
     }
     if (sum == 0x9e3779b9u && n < 0) *sink = 1;
-}
-
-double median_of(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
 }
 
 }  // namespace
@@ -106,7 +101,7 @@ GraphTimer::GraphTimer(const Context& c)
                                  "a kernel that does nothing", i);
             }
         });
-        return median_of(time_whole(graph, kTimes, 0));
+        return middle_of(time_whole(graph, kTimes, 0));
     };
     ns_of(kMany);  // warms up
     const double few_ns = ns_of(kFew), many_ns = ns_of(kMany);

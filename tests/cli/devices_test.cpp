@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "cli/checks.h"
 #include "cli/program.h"
 
@@ -11,8 +14,11 @@ class CudaDevices : public testing::Test {
   protected:
     void SetUp() override {
         if (run({"devices"}).out.find("no CUDA backend") != std::string::npos) {
-            expect_error(on("cuda:0"), 2,
-                         "--device cuda:0: this build of Ridge has no CUDA backend");
+            const std::string why = "--device cuda:0: this build of Ridge has no CUDA backend";
+            expect_error(on("cuda:0"), 2, why);
+            for (const Arguments& measuring : measuring_on("cuda:0")) {
+                expect_error(measuring, 2, why);
+            }
             GTEST_SKIP() << "built without CUDA";
         }
     }
@@ -21,6 +27,14 @@ class CudaDevices : public testing::Test {
                 "--ids",    "1,2",    "-n",
                 "4",        "--json", "--greedy",
                 "--device", device};
+    }
+    // Commands that look into a device's steps, and at the device itself.
+    static std::vector<Arguments> measuring_on(const std::string& device) {
+        const std::string model = "synth:tiny-llama3:Q8_0";
+        return {{"trace", "-m", model, "--device", device, "--replay", "ffn_in", "--json"},
+                {"roofline", "-m", model, "--device", device, "--json"},
+                {"roofline", "--device", device},
+                {"bench", "progression", "-m", model, "--device", device, "--json"}};
     }
     static Setting with_fault(const std::string& fault) {
         Setting setting;
@@ -37,6 +51,16 @@ TEST_F(CudaDevices, what_hinders_one_is_one_line) {
     expect_error(on("cuda:0"), 1, "its memory is full", with_fault("full"));
     expect_error(on("cuda:1"), 2, "cuda:1: this machine has 1 GPU", with_fault("full"));
     expect_error(on("cuda:0"), 2, "RIDGE_CUDA_FAULT \"smoke\"", with_fault("smoke"));
+}
+
+TEST_F(CudaDevices, what_hinders_a_measurement_is_one_line) {
+    for (const Arguments& measuring : measuring_on("cuda:0")) {
+        expect_error(measuring, 1, "cuda:0: no NVIDIA driver", with_fault("no-driver"));
+        expect_error(measuring, 1, "its memory is full", with_fault("full"));
+    }
+    for (const Arguments& measuring : measuring_on("cuda:1")) {
+        expect_error(measuring, 2, "cuda:1: this machine has 1 GPU", with_fault("full"));
+    }
 }
 
 TEST_F(CudaDevices, the_cpu_runs_beside_one_that_cannot_be_used) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/checks.h"
 #include "cli/program.h"
@@ -80,6 +81,36 @@ TEST(Trace, names_the_entry_that_ran_for_each_node) {
          {"embed_rows/embed_rows/plain", "attn_in/matmul/matvec", "attn/attention/plain",
           "ffn_in/swiglu/plain", "head/matmul/matvec", "sample/sample/ref"}) {
         EXPECT_NE(kernels.find(expected), std::string::npos) << expected << " in " << kernels;
+    }
+}
+
+std::set<std::string> keys_of(const Json& object) {
+    std::set<std::string> keys;
+    for (const auto& [key, value] : object.items()) keys.insert(key);
+    return keys;
+}
+
+// Those that docs/commands.md lists. A processor has none of those of a GPU.
+TEST(Trace, json_has_the_fields_that_it_is_said_to_have) {
+    using Keys = std::set<std::string>;
+    const Json json = traced({"-p", "0", "--replay", "ffn_in"});
+    EXPECT_EQ(keys_of(json), (Keys{"build_commit", "build_version", "machine", "checkpoints"}));
+    const Json& checkpoint = json["checkpoints"][0];
+    EXPECT_EQ(keys_of(checkpoint), (Keys{"model", "read_wall_gbps", "steps"}));
+    ASSERT_EQ(checkpoint["steps"].size(), 1u) << "no prompt";
+    const Json& step = checkpoint["steps"][0];
+    EXPECT_EQ(keys_of(step), (Keys{"n_prompt", "n_parallel", "n_depth", "tok_s", "step", "alone"}));
+    for (const char* part : {"step", "alone"}) {
+        EXPECT_EQ(keys_of(step[part]),
+                  (Keys{"median_ns", "samples_ns", "between_ns", "on_device", "n_dispatches",
+                        "idle_share", "bytes", "flops", "nodes"}));
+        EXPECT_EQ(step[part]["on_device"], false);
+        for (const Json& node : step[part]["nodes"]) {
+            Keys keys = keys_of(node);
+            EXPECT_EQ(keys.erase("skipped"), keys.erase("reason"));
+            EXPECT_EQ(keys, (Keys{"stage", "node", "checkpoint", "weights", "n_calls", "bytes",
+                                  "flops", "median_ns", "gbps", "gflops", "samples_ns"}));
+        }
     }
 }
 
