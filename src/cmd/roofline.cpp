@@ -34,8 +34,6 @@ constexpr int kMaxDecodeSteps = 20;
 // Of prompt steps, which may take seconds, all together.
 constexpr int kMinPromptSteps = 3;
 constexpr double kPromptMs = 3000;
-// Decode steps in a row that are timed whole: a GPU runs ahead of the host between them.
-constexpr int64_t kStepsInARow = 16;
 
 struct RooflineOptions {
     OpenOptions open;

@@ -91,6 +91,10 @@ class StepProfile {
     std::string why_no_graph_, whole_;
 };
 
+// Decode steps in a row, of which each is timed as it runs: a device runs ahead of the host between
+// them.
+constexpr int64_t kStepsInARow = 16;
+
 // "matvec 264 x 288, 66 KiB": kernels with their blocks, threads of a block and shared memory that
 // the launch gives to each.
 std::string launches_text(std::span<const Launch> launches);

@@ -32,8 +32,6 @@ constexpr int kTimelineSteps = 4;  // of each kind
 // than about this.
 constexpr int64_t kMinSamples = 3, kMaxSamples = 50;
 constexpr double kSamplingMs = 2000;
-// Of decode steps as they run without a trace, where a device runs ahead of the host.
-constexpr int64_t kStepsInARow = 16;
 
 struct TraceOptions {
     OpenOptions open;

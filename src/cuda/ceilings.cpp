@@ -145,8 +145,8 @@ Ceilings measure_ceilings(const Context& c, std::string_view device_name, int64_
     check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device), "measuring");
     const int64_t n_memory = std::min(kMostMemoryBytes, n_free_bytes / 2) / 4096 * 4096;
     if (n_memory < 2 * int64_t{l2_bytes}) {
-        throw Error("cuda: {:.3f} GB of memory are free, measuring it takes {:.3f} GB or more",
-                    1e-9 * static_cast<double>(n_free_bytes), 4e-9 * l2_bytes);
+        throw Error("cuda:{}: {:.3f} GB of memory free, measuring it takes {:.3f} GB or more",
+                    device, 1e-9 * static_cast<double>(n_free_bytes), 4e-9 * l2_bytes);
     }
     const Buffer memory = device_buffer(static_cast<size_t>(n_memory), "memory to be measured"),
                  sink = device_buffer(sizeof(int), "measuring");
