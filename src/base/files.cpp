@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,6 +173,21 @@ void make_folders(const std::string& path) {
     }
     if (file_kind(path) != FileKind::kDirectory)
         throw Error("{}: cannot make the folder: a file has that name", printable(path));
+}
+
+FolderLock::FolderLock(const std::string& path)
+    : fd_(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    constexpr int kMostTries = 400;
+    constexpr useconds_t kRestUs = 5000;
+    if (fd_ < 0) return;
+    for (int i = 0; i < kMostTries && flock(fd_, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return;
+        usleep(kRestUs);
+    }
+}
+
+FolderLock::~FolderLock() {
+    if (fd_ >= 0) close(fd_);
 }
 
 std::string state_folder() {

@@ -45,6 +45,20 @@ std::vector<std::string> list_folder(const std::string& path);
 
 void make_folders(const std::string& path);  // like mkdir -p, mode 0700
 
+// While one lives, another process waits for one of the same folder: for what is read there,
+// changed and written again. Waiting ends after two seconds, without it, and so it is where the
+// file system has no locks: files must be whole either way.
+class FolderLock {
+  public:
+    explicit FolderLock(const std::string& path);
+    ~FolderLock();
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+
+  private:
+    int fd_;
+};
+
 // $XDG_STATE_HOME/ridge and $XDG_CACHE_HOME/ridge, with the standard's defaults under $HOME; empty
 // without a home.
 std::string state_folder();

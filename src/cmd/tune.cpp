@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -132,7 +133,7 @@ int show(const TuneOptions& options) {
     if (!loaded.ignored.empty()) throw Error("{}", loaded.ignored);
     if (!loaded.cache) {
         throw Error("tune --show: nothing is kept for {} yet; ridge tune -m MODEL measures it",
-                    printable(key.device));
+                    printable(device_text(key)));
     }
     Output output;
     if (options.json) {
@@ -157,8 +158,7 @@ class Tuner {
         const TuningKey key = place_.key(options.open);
         LoadedTuning loaded = load_tuning(options.open.tuning_folder, key);
         if (!loaded.ignored.empty() && !options.quiet) say(loaded.ignored);
-        if (loaded.cache) cache_ = std::move(*loaded.cache);
-        cache_.key = key;
+        found_.key = key;
         if (!options.open.tuning_folder.empty()) {  // what cannot be kept is not measured
             make_folders(options.open.tuning_folder);
             FileWriter(tuning_path(options.open.tuning_folder, key), true);
@@ -167,6 +167,7 @@ class Tuner {
     }
 
     void run() {
+        std::exception_ptr failed;
         try {
             tune_decode_steps();
             for (const MatmulJob& job : plan_.matmuls) {
@@ -175,8 +176,11 @@ class Tuner {
             for (const AttentionJob& job : plan_.attentions) next(job);
         } catch (const Interrupted&) {  // what was found is shown, and kept
         } catch (const OutOfTime&) {
+        } catch (const Error&) {  // what was found before it is shown, too
+            failed = std::current_exception();
         }
         status_.clear();
+        if (failed && results_.empty()) std::rethrow_exception(failed);
         Output output;
         if (options_.json) {
             output.write_json(tune_json(results_, about()));
@@ -184,6 +188,7 @@ class Tuner {
             output.write_untrusted(tune_table(results_));
         }
         output.flush();
+        if (failed) std::rethrow_exception(failed);
         if (!options_.quiet) say(summary());
         stop_if_interrupted();
     }
@@ -242,14 +247,14 @@ class Tuner {
 
     template <class Found>
     void keep(Found found) {
-        cache_.add(found.choice);
-        cache_.time = time_of(std::chrono::duration_cast<std::chrono::seconds>(
+        results_.push_back(std::move(found.shown));
+        found_.add(found.choice);
+        found_.time = time_of(std::chrono::duration_cast<std::chrono::seconds>(
                                   std::chrono::system_clock::now().time_since_epoch())
                                   .count());
         if (!options_.open.tuning_folder.empty()) {
-            write_tuning(options_.open.tuning_folder, cache_);
+            add_to_tuning(options_.open.tuning_folder, found_);
         }
-        results_.push_back(std::move(found.shown));
     }
 
     // Matmuls of decode steps are tuned where they run, in steps of the model, all at the same
@@ -298,7 +303,7 @@ class Tuner {
         return results_.empty()
                    ? text
                    : text + "; kept in " +
-                         printable(tuning_path(options_.open.tuning_folder, cache_.key));
+                         printable(tuning_path(options_.open.tuning_folder, found_.key));
     }
 
     Json about() const {
@@ -306,16 +311,16 @@ class Tuner {
         json["build_commit"] = std::string(build_info().commit);
         json["build_version"] = std::string(build_info().version);
         json["machine"] = machine_json();
-        json["test_time"] = cache_.time;
+        json["test_time"] = found_.time;
         json["device"] = session_->device();
         if (!place_.gpu.empty()) json["gpu"] = place_.gpu;
-        json["isa"] = cache_.key.isa;
+        json["isa"] = found_.key.isa;
         json["n_threads"] = pool_.size();
         json["model_filename"] = options_.open.model;
         json["n_calls"] = n_jobs_;
         json["file"] = options_.open.tuning_folder.empty()
                            ? Json()
-                           : Json(tuning_path(options_.open.tuning_folder, cache_.key));
+                           : Json(tuning_path(options_.open.tuning_folder, found_.key));
         return json;
     }
 
@@ -326,7 +331,7 @@ class Tuner {
     std::unique_ptr<CaseSession> session_;
     ThreadPool pool_;
     TuneRun run_;
-    TuningCache cache_;
+    TuningCache found_;  // in this run
     TunePlan plan_;
     std::vector<int64_t> n_parallel_;
     size_t n_jobs_ = 0;

@@ -110,12 +110,8 @@ std::string cache_table(const TuningCache& cache, const std::string& path) {
         {"call", "chosen", "before, us", "after, us", "times"}};
     add_choices(cache.matmuls, rows);
     add_choices(cache.attentions, rows);
-    const TuningKey& key = cache.key;
-    const std::string kernels =
-        key.isa.empty() ? std::string()
-                        : fmt::format(", {}, {}", key.isa, counted(key.n_threads, "thread"));
-    return fmt::format("{}{}; ridge {}, {}\n{}\n\n{}", printable(key.device), printable(kernels),
-                       printable(key.build), printable(cache.time), printable(path),
+    return fmt::format("{}; ridge {}, {}\n{}\n\n{}", printable(device_text(cache.key)),
+                       printable(cache.key.build), printable(cache.time), printable(path),
                        aligned_table(rows, 2));
 }
 

@@ -120,7 +120,13 @@ class Reader {
         const std::string name = text(key);
         const auto found = std::find(names.begin(), names.end(), name);
         if (found != names.end()) return static_cast<size_t>(found - names.begin());
-        throw Error("{}: {} is \"{}\", which is none", what_, key, printable(name, 40));
+        std::string expected;
+        for (std::string_view one : names) {
+            expected += expected.empty() ? "" : ", ";
+            expected += one;
+        }
+        throw Error("{}: {} is \"{}\", expected one of {}", what_, key, printable(name, 40),
+                    expected);
     }
     const std::string& what() const { return what_; }
 
@@ -133,6 +139,9 @@ class Reader {
 template <class T>
 T read_values(const Reader& choice, std::string_view backend, RowClass row_class) {
     const Json& json = choice.at("values");
+    if (!json.is_object()) {
+        throw Error("{}: values is {}, expected an object", choice.what(), json.type_name());
+    }
     const Reader reader(json, choice.what());
     const auto parameters = parameters_of(static_cast<const T*>(nullptr));
     T values;
@@ -274,6 +283,11 @@ std::string changes_text(const AttentionTuning& values) {
     return text_of_changes(values);
 }
 
+std::string device_text(const TuningKey& key) {
+    if (key.isa.empty()) return key.device;
+    return fmt::format("{}, {}, {}", key.device, key.isa, counted(key.n_threads, "thread"));
+}
+
 std::string call_text(const MatmulCall& call) {
     std::string weights;
     for (const MatmulCall::Weight& weight : call.weights) {
@@ -296,8 +310,8 @@ std::string call_text(const AttentionCall& call) {
                        call.d_head, call.n_kv_heads, types,
                        call.row_class == RowClass::kPrompt
                            ? prompt_text(call.size)
-                           : fmt::format("decode, to {} blocks of positions",
-                                         int64_t{1} << std::min(call.size, 40)));
+                           : fmt::format("decode, to {} of positions",
+                                         counted(int64_t{1} << std::min(call.size, 40), "block")));
 }
 
 std::string tuning_path(const std::string& folder, const TuningKey& key) {
@@ -345,8 +359,12 @@ TuningCache parse_tuning(std::string_view text, std::string_view what) {
     cache.key.build = reader.text("build");
     cache.time = reader.text("time");
     const Json& choices = reader.at("choices");
-    if (!choices.is_array() || choices.size() > kMaxChoices) {
-        throw Error("{}: expected an array of at most {} choices", what, kMaxChoices);
+    if (!choices.is_array()) {
+        throw Error("{}: choices is {}, expected an array", what, choices.type_name());
+    }
+    if (choices.size() > kMaxChoices) {
+        throw Error("{}: it has {} choices, expected at most {}", what, choices.size(),
+                    kMaxChoices);
     }
     for (size_t i = 0; i < choices.size(); i++) {
         read_choice(Reader(choices[i], fmt::format("{}: choice {}", what, i + 1)), cache);
@@ -359,19 +377,34 @@ void write_tuning(const std::string& folder, const TuningCache& cache) {
     write_file(tuning_path(folder, cache.key), tuning_text(cache), true);
 }
 
+void add_to_tuning(const std::string& folder, const TuningCache& found) {
+    make_folders(folder);
+    const FolderLock lock(folder);
+    TuningCache cache = load_tuning(folder, found.key).cache.value_or(TuningCache{});
+    cache.key = found.key;
+    cache.time = found.time;
+    for (const MatmulChoice& choice : found.matmuls) cache.add(choice);
+    for (const AttentionChoice& choice : found.attentions) cache.add(choice);
+    write_tuning(folder, cache);
+}
+
 LoadedTuning load_tuning(const std::string& folder, const TuningKey& key) {
     if (folder.empty()) return {};
     const std::string path = tuning_path(folder, key);
     const std::string what = printable(path);
     try {
-        if (file_kind(path) == FileKind::kMissing) return {};
+        const FileKind kind = file_kind(path);
+        if (kind == FileKind::kMissing) return {};
+        if (kind == FileKind::kOther) {  // reading one might never end
+            throw Error("{}: is a device, a FIFO or a socket, expected a file", what);
+        }
         TuningCache cache = parse_tuning(read_file(path, kMaxFileBytes), what);
         TuningKey same_build = cache.key;
         same_build.build = key.build;
         if (same_build != key) {
             return {{},
                     fmt::format("tuning ignored: {} is for another device, {}", what,
-                                printable(cache.key.device, 80))};
+                                printable(device_text(cache.key), 120))};
         }
         if (cache.key.build != key.build) {
             return {{},

@@ -53,6 +53,7 @@ struct TuningCache {
 // "ahead_kib 12, grain_kib 64": what differs from the defaults; empty: nothing.
 std::string changes_text(const MatmulTuning& values);
 std::string changes_text(const AttentionTuning& values);
+std::string device_text(const TuningKey& key);  // "AMD EPYC, avx512, 2 threads"
 std::string call_text(const MatmulCall& call);
 std::string call_text(const AttentionCall& call);
 
@@ -64,6 +65,9 @@ std::string tuning_text(const TuningCache& cache);
 TuningCache parse_tuning(std::string_view text, std::string_view what);
 // Written whole or not at all. Makes the folder.
 void write_tuning(const std::string& folder, const TuningCache& cache);
+// Adds these choices to what the file of their key holds by now, which another process may have
+// added to. A file that load_tuning() ignores is replaced.
+void add_to_tuning(const std::string& folder, const TuningCache& found);
 
 struct LoadedTuning {
     std::optional<TuningCache> cache;

@@ -164,7 +164,7 @@ TEST(Tune, what_is_stale_or_wrong_is_ignored_in_one_line) {
     const std::string untuned = run(run_tiny({"--no-tuning"}), setting).out;
     for (const auto& [bytes, why] :
          {std::pair(stale.dump(), "was measured with build 0.0.1 an-older-one, and this is"),
-          std::pair(wrong.dump(), "is for another device, Another \\x1b[2J processor"),
+          std::pair(wrong.dump(), "is for another device, Another \\x1b[2J processor, "),
           std::pair(out_of_range.dump(), "thread_items is 1000000000, expected 1 to 256"),
           std::pair(std::string("{\"version\":"), "tuning ignored: "),
           std::pair(std::string(200, '['), "tuning ignored: "),
@@ -215,6 +215,26 @@ TEST(Tune, ctrl_c_leaves_what_was_found) {
     EXPECT_GE(Json::parse(read(files[0]))["choices"].size(), 1u);
 }
 
+TEST(Tune, what_can_no_longer_be_kept_is_shown) {
+    Setting setting = with_cache("lost");
+    const std::string folder = setting.environment.at("XDG_CACHE_HOME") + "/ridge/tuning";
+    std::string file;
+    // A folder takes the file's place once something is kept.
+    setting.interrupt_when = [&] {
+        const std::vector<std::string> files = files_of(setting);
+        if (file.empty() && files.size() == 1 && files[0].ends_with(".json")) {
+            file = files[0];
+            std::filesystem::remove(file);
+            std::filesystem::create_directory(file);
+        }
+        return false;
+    };
+    const Result result = run(tune({"--op", "attention", "-B", "1,2", "-d", "7,300"}), setting);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.out.find("| before, us |"), std::string::npos) << result.out;
+    expect_line(result.err, ": is a directory, expected the name of a file");
+}
+
 TEST(Tune, ends_when_its_time_is_over) {
     const Setting setting = with_cache("budget");
     const Result result = run(tune({"--budget", "1"}), setting);
@@ -245,8 +265,8 @@ TEST(Tune, refuses_what_it_does_not_know) {
     expect_error({"tune", "--show", "--device", "abacus"}, 2,
                  "--device \"abacus\": expected one of");
     expect_error(tune({"--device", "abacus"}), 2, "--device \"abacus\": expected one of");
-    expect_error(with({"tune", "--show"}, kWhere), 1, "tune --show: nothing is kept for",
-                 with_cache("empty"));
+    expect_error(with({"tune", "--show"}, kWhere), 1,
+                 ", 2 threads yet; ridge tune -m MODEL measures it", with_cache("empty"));
 }
 
 }  // namespace

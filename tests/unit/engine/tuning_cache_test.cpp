@@ -1,10 +1,14 @@
 #include "engine/tuning_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -121,14 +125,20 @@ TEST(TuningCache, every_value_of_a_file_is_checked) {
         {[](Json& j) { j = Json::array(); }, "tuning.json is array, expected an object"},
         {[](Json& j) { j["version"] = 2; }, "version is 2, expected 1 to 1"},
         {[](Json& j) { j.erase("build"); }, "tuning.json has no build"},
-        {[](Json& j) { j["backend"] = "abacus"; }, "backend is \"abacus\", which is none"},
+        {[](Json& j) { j["backend"] = "abacus"; },
+         "backend is \"abacus\", expected one of cpu, cuda"},
         {[](Json& j) { j["device"] = 7; }, "device is number, expected a string"},
         {[](Json& j) { j["device"] = std::string(300, 'x'); }, "device has 300 bytes"},
         {[](Json& j) { j["n_threads"] = 1u << 31; }, "n_threads is 2147483648, expected 0 to 1024"},
-        {[](Json& j) { j["choices"] = 1; }, "expected an array of at most"},
+        {[](Json& j) { j["choices"] = 1; }, "choices is number, expected an array"},
+        {[](Json& j) { j["choices"] = Json(std::vector<int>(2049)); },
+         "it has 2049 choices, expected at most 2048"},
+        {[&](Json& j) { at(j)["values"] = 1; }, "choice 1: values is number, expected an object"},
         {[](Json& j) { j["choices"][1] = nullptr; }, "choice 2 is null, expected an object"},
-        {[&](Json& j) { at(j)["op"] = "softmax"; }, "choice 1: op is \"softmax\", which is none"},
-        {[&](Json& j) { at(j)["rows"] = "many"; }, "rows is \"many\", which is none"},
+        {[&](Json& j) { at(j)["op"] = "softmax"; },
+         "choice 1: op is \"softmax\", expected one of matmul"},
+        {[&](Json& j) { at(j)["rows"] = "many"; },
+         "rows is \"many\", expected one of prompt, decode"},
         {[&](Json& j) { at(j)["size"] = -1; }, "size is -1, expected 0 to"},
         {[&](Json& j) { at(j)["d_in"] = 0; }, "d_in is 0, expected 1 to"},
         {[&](Json& j) { at(j)["d_in"] = 1e300; }, "d_in is 1e+300, expected 1 to"},
@@ -149,7 +159,8 @@ TEST(TuningCache, every_value_of_a_file_is_checked) {
          "slice_blocks is 12, expected a multiple of 8"},
         {[&](Json& j) { at(j)["before_ns"] = -1; }, "before_ns is -1, expected nanoseconds"},
         {[&](Json& j) { at(j)["after_ns"] = nullptr; }, "after_ns is null, expected nanoseconds"},
-        {[](Json& j) { j["choices"][1]["type_k"] = "q3"; }, "type_k is \"q3\", which is none"},
+        {[](Json& j) { j["choices"][1]["type_k"] = "q3"; },
+         "type_k is \"q3\", expected one of f32"},
         {[](Json& j) { j["choices"][1]["n_heads"] = 1 << 30; }, "n_heads is 1073741824, expected"},
     };
     for (const auto& [change, what] : faults) {
@@ -207,7 +218,8 @@ TEST(TuningCache, is_found_again_and_no_other_device_s_or_build_s) {
     put(tuning_path(folder, cpu_key()), tuning_text(of_another));
     const LoadedTuning wrong = load_tuning(folder, cpu_key());
     EXPECT_FALSE(wrong.cache.has_value());
-    EXPECT_NE(wrong.ignored.find("is for another device, Another"), std::string::npos)
+    EXPECT_NE(wrong.ignored.find("is for another device, Another, avx2, 4 threads"),
+              std::string::npos)
         << wrong.ignored;
     EXPECT_FALSE(load_tuning("", cpu_key()).cache.has_value()) << "without a home";
 }
@@ -223,6 +235,48 @@ TEST(TuningCache, what_cannot_be_read_is_ignored_in_one_line) {
     const std::string folder_there = load_tuning(folder, cpu_key()).ignored;
     EXPECT_EQ(folder_there.rfind("tuning ignored: ", 0), 0u) << folder_there;
     EXPECT_EQ(folder_there.find('\n'), std::string::npos);
+    ASSERT_EQ(rmdir(path.c_str()), 0);
+    // One that somebody holds open for writing has no end.
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    const int held = open(path.c_str(), O_RDWR);
+    ASSERT_GE(held, 0);
+    EXPECT_NE(load_tuning(folder, cpu_key()).ignored.find("is a device, a FIFO or a socket"),
+              std::string::npos);
+    close(held);
+}
+
+TEST(TuningCache, choices_of_two_that_run_at_once_add_up) {
+    const std::string folder = new_folder();
+    constexpr int64_t kEach = 40;
+    const auto add = [&](int64_t first) {
+        TuningCache found;
+        found.key = cpu_key();
+        for (int64_t d_in = first; d_in < first + kEach; d_in++) {
+            MatmulChoice choice{gate_and_up(), {}, 2, 1};
+            choice.call.d_in = d_in;
+            found.add(choice);
+            add_to_tuning(folder, found);
+        }
+    };
+    std::thread one(add, 1), other(add, 1001);
+    one.join(), other.join();
+    const LoadedTuning loaded = load_tuning(folder, cpu_key());
+    ASSERT_TRUE(loaded.cache.has_value()) << loaded.ignored;
+    EXPECT_EQ(loaded.cache->matmuls.size(), 2 * static_cast<size_t>(kEach));
+}
+
+TEST(TuningCache, choices_take_the_place_of_a_file_that_is_not_for_them) {
+    const std::string folder = new_folder();
+    TuningCache older = small_cache();
+    older.key.build = "0.0.9 old";
+    write_tuning(folder, older);
+    TuningCache found;
+    found.key = cpu_key();
+    found.add(MatmulChoice{gate_and_up(), {}, 2, 1});
+    add_to_tuning(folder, found);
+    const LoadedTuning loaded = load_tuning(folder, cpu_key());
+    ASSERT_TRUE(loaded.cache.has_value()) << loaded.ignored;
+    EXPECT_EQ(loaded.cache->n_choices(), 1u);
 }
 
 }  // namespace
