@@ -145,6 +145,7 @@ PlotFormat check_plot(Where where, const std::string& path) {
     if (!run_child({"gnuplot", "--version"}, "", kMaxPictureBytes)) {
         throw Error("{}", need_gnuplot(where));
     }
+    FileWriter(path, true);  // what could not be written is not measured
     return is_svg ? PlotFormat::kSvg : PlotFormat::kPng;
 }
 

@@ -64,6 +64,11 @@ TEST(Plot, is_drawn_whole_and_its_texts_mean_nothing_to_gnuplot) {
     const TemporaryFolder folder;
     const std::string svg = folder.path() + "/it's a.svg", png = folder.path() + "/a.png";
     EXPECT_EQ(check_plot("--plot", svg), PlotFormat::kSvg);
+    EXPECT_TRUE(list_folder(folder.path()).empty()) << "there is no picture yet";
+    EXPECT_NE(error_of([&] {
+                  check_plot("--plot", folder.path() + "/none/a.svg");
+              }).find("/none/a.svg: cannot write: No such file"),
+              std::string::npos);
     draw_plot(some_plot(), svg);
     const std::string text = read_file(svg, 1 << 20);
     EXPECT_NE(text.find("</svg>"), std::string::npos);
