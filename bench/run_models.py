@@ -54,7 +54,7 @@ def record(about, version, begin, samples, kind):
         "machine": {"cpu": version["cpu"], "n_cores": version["n_threads"],
                     "os": f"{platform.system()} {platform.release()} {platform.machine()}"},
         "device": about["device"], "isa": about["isa"], "checkpoint": about["checkpoint"],
-        "fallbacks": about["fallbacks"], "model_filename": about["path"],
+        "fallbacks": about["fallbacks"], "tuning": about["tuning"], "model_filename": about["path"],
         "model_type": f"{about['architecture']} {count(about['n_parameters'])} {about['format']}",
         "model_size": about["weight_bytes"], "model_n_params": about["n_parameters"], "n_threads": about["n_threads"],
         "type_k": "f16", "type_v": "f16", "n_parallel": 1, **test, "date": begin.date().isoformat(),
