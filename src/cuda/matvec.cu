@@ -163,8 +163,7 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     float before = 0;
     auto begin = [&] {
         wait_for_previous_kernel();  // x is its product
-        // Asked for early, as it takes its time.
-        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+        load_before(a, target, before);
     };
     if constexpr (kSingle) {
         const RowRounder<Chunk::kBlock, kWarps, Input::kSingle> rounder(a, shared, warp, lane);
@@ -213,22 +212,14 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        if (target.out != nullptr) {
-            const int column = products.column(number);
-            float2 p = Sums::add(of_unit + products.row(number) * kColumns + column, a.unit_tiles);
-            if (a.norm != nullptr) {
-                const float scale = norm_scale<kWarps>(a, shared, column);
-                p.x *= scale, p.y *= scale;
-            }
-            target.store(a, before, p.x, p.y);
-        }
+        store_product<Sums, kWarps, kColumns>(a, shared, products, number, of_unit, target, before);
         unit = next_unit;
         if (unit >= a.n_units) return;
         // Other warps store the next unit, which goes to the other room.
         number -= 32 * n_storing;
         if (number < 0) number += 32 * kWarps;
         target.find(a, products, unit, number);
-        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+        load_before(a, target, before);
         of_unit = of_unit == sums ? sums + Sums::kOfUnit : sums;
     }
 }

@@ -110,8 +110,7 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
     {
         const RowRounder<Chunk::kBlock, kWarps, Input::kByChunk> rounder(a, shared, warp, lane);
         wait_for_previous_kernel();  // x is its product
-        // Asked for early, as it takes its time.
-        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+        load_before(a, target, before);
         rounder.run(0);
     }
     const SharedAddress first_of_x = shared_address(shared) + warp * kChunkBytes;
@@ -152,21 +151,14 @@ __global__ void __launch_bounds__(32 * kWarps, 16 / kWarps)
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        if (target.out != nullptr) {
-            float2 p = Sums::add(of_unit + products.row(number), a.unit_tiles);
-            if (a.norm != nullptr) {
-                const float scale = norm_scale<kWarps>(a, shared, 0);
-                p.x *= scale, p.y *= scale;
-            }
-            target.store(a, before, p.x, p.y);
-        }
+        store_product<Sums, kWarps, 1>(a, shared, products, number, of_unit, target, before);
         unit = next_unit;
         if (unit >= a.n_units) return;
         // Other warps store the next unit, which goes to the other room.
         number -= 32 * n_storing;
         if (number < 0) number += 32 * kWarps;
         target.find(a, products, unit, number);
-        if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+        load_before(a, target, before);
         of_unit = of_unit == sums ? sums + Sums::kOfUnit : sums;
     }
 }

@@ -109,4 +109,27 @@ __device__ __forceinline__ float norm_scale(const MatvecArgs& a, const uint8_t* 
     return rsqrtf(fmaf(square, a.per_element, a.eps));
 }
 
+// Adds and stores the product of this thread, if it has one of the unit whose warps' sums are
+// complete behind a barrier.
+template <class Sums, int kWarps, int kSumColumns, class Target>
+__device__ __forceinline__ void store_product(const MatvecArgs& a, const uint8_t* shared,
+                                              const Products& products, int number,
+                                              const float* of_unit, const Target& target,
+                                              float before) {
+    if (target.out == nullptr) return;
+    const int column = kSumColumns == 1 ? 0 : products.column(number);
+    float2 p = Sums::add(of_unit + products.row(number) * kSumColumns + column, a.unit_tiles);
+    if (a.norm != nullptr) {
+        const float scale = norm_scale<kWarps>(a, shared, column);
+        p.x *= scale, p.y *= scale;
+    }
+    target.store(a, before, p.x, p.y);
+}
+// What is added to, which kernels before may have stored: asked for early, as it takes its time.
+template <class Target>
+__device__ __forceinline__ void load_before(const MatvecArgs& a, const Target& target,
+                                            float& before) {
+    if (a.epilogue == Epilogue::kAdd && target.out != nullptr) before = *target.out;
+}
+
 }  // namespace ridge::cuda::matvec
