@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// What attention asks of the machine: operands of mma.m16n8k16 (device/mma.cuh), and how they come
-// there from a cache's K and V.
+// What attention, and in part matvec, ask of the machine: operands of mma.m16n8k16
+// (device/mma.cuh), and how they come there by way of shared memory.
 
 namespace ridge::cuda {
 

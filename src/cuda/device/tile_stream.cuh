@@ -76,7 +76,8 @@ __device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, c
     }
 }
 
-// The same from shared memory, at the addresses of the chunk's codes and high bits.
+// The same from shared memory, at the addresses of the chunk's codes and high bits; of those that
+// come that way (cuda/matvec.cu).
 __device__ inline void take_codes(ChunkCodes<Codes::kFour>& c, SharedAddress codes, SharedAddress,
                                   int lane) {
     load_shared(c.w, codes + 16 * lane);
@@ -89,15 +90,6 @@ __device__ inline void take_codes(ChunkCodes<Codes::kSix>& c, SharedAddress code
                                   SharedAddress high, int lane) {
     load_shared(c.w, codes + 16 * lane), load_shared(c.h, high + 8 * lane);
 }
-template <Codes kCodes>
-__device__ inline void take_codes(ChunkCodes<kCodes>& c, SharedAddress codes, SharedAddress,
-                                  int lane) {
-#pragma unroll
-    for (size_t i = 0; i < sizeof c.w / sizeof c.w[0]; i++) {
-        load_shared(c.w[i], codes + 512 * i + 16 * lane);
-    }
-}
-
 // Scales of a chunk for rows g and g + 8, and what they make of the sums of a block: `sums`, of
 // each row's two columns, began at -excess * x, x being the column's sum over the block's elements
 // and excess what codes have too much (start), so that
@@ -201,11 +193,6 @@ struct StreamedScales<Scales::kNone> {
     __device__ void load(const ChunkSource&, int, bool) {}
 
     static constexpr int kSideBytes = 0;
-    template <int kWarps>
-    __device__ static SideSource side_source(const TileGeometry&, int, int) {
-        return {};
-    }
-    __device__ void take(SharedAddress, int) {}
 };
 
 template <>
