@@ -37,14 +37,7 @@ Graph::Graph(cudaStream_t stream, const std::function<void()>& body)
     : graph_(capture(stream, body)) {}
 
 void Graph::launch(cudaStream_t stream) const {
-    check(cudaGraphLaunch(graph_, stream), "launching a graph");
-}
-
-void GraphCache::clear() {
-    for (Entry& entry : entries_) {
-        if (entry.graph != nullptr) cudaGraphExecDestroy(entry.graph);
-    }
-    entries_.clear();
+    check(cudaGraphLaunch(graph_, stream), "launching a captured step");
 }
 
 std::string_view unfit_for_graph(const Step& s, const Weights&, const KvCache&, const Rows&) {
@@ -73,12 +66,12 @@ void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits) {
         return below();
     }
     if (entry->graph == nullptr) {
-        entry->graph = capture(c.stream, [&] {
+        entry->graph = std::make_unique<const Graph>(c.stream, [&] {
             below();
             if (draws) enqueue_sample(s, logits);
         });
     }
-    check(cudaGraphLaunch(entry->graph, c.stream), "launching a captured step");
+    entry->graph->launch(c.stream);
     if (draws) c.sampling->set_drawn_by_step();
 }
 

@@ -4,34 +4,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "model/tables.h"
 
 namespace ridge::cuda {
-
-// Captured decode steps, one for each batch size. A step's kernels read positions, tokens and page
-// tables from the batch's mirror, whose addresses stay, so that one capture serves every position.
-class GraphCache {
-  public:
-    GraphCache() = default;
-    ~GraphCache() { clear(); }
-    GraphCache(const GraphCache&) = delete;
-
-    // When the addresses that steps were captured with are no longer what they were.
-    void clear();
-
-  private:
-    friend void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
-
-    struct Entry {
-        int64_t n_rows, n_logit_rows;
-        bool draws, draws_from_all;  // tokens, too, and how (SampleMirror)
-        const std::byte *cache, *logits;
-        cudaGraphExec_t graph;  // null: has run once, and is captured the next time
-    };
-    std::vector<Entry> entries_;
-};
 
 // A graph that can be started.
 class Graph {
@@ -44,6 +22,25 @@ class Graph {
 
   private:
     cudaGraphExec_t graph_ = nullptr;
+};
+
+// Captured decode steps, one for each batch size. A step's kernels read positions, tokens and page
+// tables from the batch's mirror, whose addresses stay, so that one capture serves every position.
+class GraphCache {
+  public:
+    // When the addresses that steps were captured with are no longer what they were.
+    void clear() { entries_.clear(); }
+
+  private:
+    friend void step_in_graph(Step& s, const Weights& w, const KvCache& kv, Rows logits);
+
+    struct Entry {
+        int64_t n_rows, n_logit_rows;
+        bool draws, draws_from_all;  // tokens, too, and how (SampleMirror)
+        const std::byte *cache, *logits;
+        std::unique_ptr<const Graph> graph;  // null: has run once, is captured the next time
+    };
+    std::vector<Entry> entries_;
 };
 
 // A whole decode step as one graph, with the drawing of its tokens: captured from the entry below
