@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "format/affine.h"
+#include "model/dtype_names.h"
 #include "model/work.h"
 
 namespace ridge {
@@ -14,11 +15,6 @@ namespace {
 constexpr std::string_view kOpNames[kNumOps] = {
     "embed_rows", "rms_norm", "matmul", "rope", "kv_append", "attention", "swiglu", "add", "sample",
 };
-constexpr std::string_view kDTypeNames[] = {"f32", "f16", "bf16", "q8_0"};
-
-std::string_view dtype_name(DType dtype) {
-    return kDTypeNames[static_cast<size_t>(dtype)];
-}
 
 int64_t weight_row_bytes(const CaseWeight& w, int64_t d_in) {
     int64_t n_bytes = row_bytes(format_of(w.format), d_in);

@@ -13,6 +13,7 @@
 #include "engine/prepare_weights.h"
 #include "engine/tuning_cache.h"
 #include "model/cost.h"
+#include "model/dtype_names.h"
 
 namespace ridge {
 namespace {
@@ -208,10 +209,8 @@ Engine::~Engine() {
 }
 
 DType read_cache_type(std::string_view flag, std::string_view name) {
-    if (name == "f32") return DType::kF32;
-    if (name == "f16") return DType::kF16;
-    if (name == "bf16") return DType::kBF16;
-    if (name == "q8_0") return DType::kQ8_0;
+    const auto found = std::find(kDTypeNames.begin(), kDTypeNames.end(), name);
+    if (found != kDTypeNames.end()) return static_cast<DType>(found - kDTypeNames.begin());
     throw Error(ErrorKind::kUsage, "{} \"{}\": expected one of f32, f16, bf16, q8_0", flag,
                 printable(name, 80));
 }

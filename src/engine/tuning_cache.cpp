@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "model/dtype_names.h"
 
 namespace ridge {
 namespace {
@@ -19,7 +20,6 @@ constexpr size_t kMaxChoicesOfOp = 1024, kMaxChoices = 2 * kMaxChoicesOfOp, kMax
 constexpr int64_t kMaxDimension = int64_t{1} << 32;
 constexpr int kMaxHeads = 1 << 20;
 constexpr int kVersion = 1;
-constexpr std::array<std::string_view, 4> kCacheTypes = {"f32", "f16", "bf16", "q8_0"};
 
 std::string_view class_name(RowClass row_class) {
     return row_class == RowClass::kPrompt ? "prompt" : "decode";
@@ -55,8 +55,8 @@ Json choice_json(std::string_view op, const TuningChoice<Call, T>& choice) {
         json["n_heads"] = choice.call.n_heads;
         json["n_kv_heads"] = choice.call.n_kv_heads;
         json["d_head"] = choice.call.d_head;
-        json["type_k"] = std::string(kCacheTypes[static_cast<size_t>(choice.call.k_dtype)]);
-        json["type_v"] = std::string(kCacheTypes[static_cast<size_t>(choice.call.v_dtype)]);
+        json["type_k"] = std::string(dtype_name(choice.call.k_dtype));
+        json["type_v"] = std::string(dtype_name(choice.call.v_dtype));
     }
     json["values"] = values_json(choice.values);
     json["before_ns"] = choice.before_ns;
@@ -142,7 +142,6 @@ T read_values(const Reader& choice, std::string_view backend, RowClass row_class
     if (!json.is_object()) {
         throw Error("{}: values is {}, expected an object", choice.what(), json.type_name());
     }
-    const Reader reader(json, choice.what());
     const auto parameters = parameters_of(static_cast<const T*>(nullptr));
     T values;
     for (const auto& item : json.items()) {
@@ -155,7 +154,7 @@ T read_values(const Reader& choice, std::string_view backend, RowClass row_class
             throw Error("{}: \"{}\" is no value of such a call", choice.what(), printable(key, 40));
         }
         const auto number =
-            static_cast<int>(reader.checked_integer(value, key, parameter->min, parameter->max));
+            static_cast<int>(choice.checked_integer(value, key, parameter->min, parameter->max));
         if (number % parameter->multiple != 0) {
             throw Error("{}: {} is {}, expected a multiple of {}", choice.what(), parameter->name,
                         number, parameter->multiple);
@@ -194,8 +193,8 @@ AttentionChoice read_attention(const Reader& reader, std::string_view backend, R
     choice.call.n_heads = static_cast<int>(reader.integer("n_heads", 1, kMaxHeads));
     choice.call.n_kv_heads = static_cast<int>(reader.integer("n_kv_heads", 1, kMaxHeads));
     choice.call.d_head = static_cast<int>(reader.integer("d_head", 1, kMaxHeads));
-    choice.call.k_dtype = static_cast<DType>(reader.one_of("type_k", kCacheTypes));
-    choice.call.v_dtype = static_cast<DType>(reader.one_of("type_v", kCacheTypes));
+    choice.call.k_dtype = static_cast<DType>(reader.one_of("type_k", kDTypeNames));
+    choice.call.v_dtype = static_cast<DType>(reader.one_of("type_v", kDTypeNames));
     choice.values = read_values<AttentionTuning>(reader, backend, row_class);
     return choice;
 }
@@ -256,7 +255,7 @@ TuningKey tuning_key(std::string_view gpu, std::string_view isa, int n_threads,
 size_t TuningCache::n_changes() const {
     const auto n_in = [](const auto& choices) {
         return static_cast<size_t>(std::count_if(choices.begin(), choices.end(), [](auto& choice) {
-            return !changes_text(choice.values).empty();
+            return choice.values != decltype(choice.values)();
         }));
     };
     return n_in(matmuls) + n_in(attentions);
@@ -302,9 +301,9 @@ std::string call_text(const MatmulCall& call) {
 }
 
 std::string call_text(const AttentionCall& call) {
-    std::string types(kCacheTypes[static_cast<size_t>(call.k_dtype)]);
+    std::string types(dtype_name(call.k_dtype));
     if (call.k_dtype != call.v_dtype) {
-        types += fmt::format(" {}", kCacheTypes[static_cast<size_t>(call.v_dtype)]);
+        types += fmt::format(" {}", dtype_name(call.v_dtype));
     }
     return fmt::format("attention: {} heads of {}, {} of K and V in {}, {}", call.n_heads,
                        call.d_head, call.n_kv_heads, types,
@@ -372,11 +371,6 @@ TuningCache parse_tuning(std::string_view text, std::string_view what) {
     return cache;
 }
 
-void write_tuning(const std::string& folder, const TuningCache& cache) {
-    make_folders(folder);
-    write_file(tuning_path(folder, cache.key), tuning_text(cache), true);
-}
-
 void add_to_tuning(const std::string& folder, const TuningCache& found) {
     make_folders(folder);
     const FolderLock lock(folder);
@@ -385,7 +379,7 @@ void add_to_tuning(const std::string& folder, const TuningCache& found) {
     cache.time = found.time;
     for (const MatmulChoice& choice : found.matmuls) cache.add(choice);
     for (const AttentionChoice& choice : found.attentions) cache.add(choice);
-    write_tuning(folder, cache);
+    write_file(tuning_path(folder, cache.key), tuning_text(cache), true);
 }
 
 LoadedTuning load_tuning(const std::string& folder, const TuningKey& key) {

@@ -63,10 +63,9 @@ std::string tuning_path(const std::string& folder, const TuningKey& key);
 std::string tuning_text(const TuningCache& cache);
 // Error in one line that begins with `what` for anything that tuning_text() does not write.
 TuningCache parse_tuning(std::string_view text, std::string_view what);
-// Written whole or not at all. Makes the folder.
-void write_tuning(const std::string& folder, const TuningCache& cache);
 // Adds these choices to what the file of their key holds by now, which another process may have
-// added to. A file that load_tuning() ignores is replaced.
+// added to. A file that load_tuning() ignores is replaced. Written whole or not at all. Makes the
+// folder.
 void add_to_tuning(const std::string& folder, const TuningCache& found);
 
 struct LoadedTuning {

@@ -25,10 +25,9 @@ constexpr TuningParameter<AttentionTuning> kAttention[] = {
     {"tiles_an_sm", &AttentionTuning::tiles_an_sm, 0, 64, 1, "cuda", kPrompt},
 };
 
-template <class Call, class T>
-auto place_of(std::vector<std::pair<Call, T>>& choices, const Call& call) {
+auto place_of(auto& choices, const auto& call) {
     return std::lower_bound(choices.begin(), choices.end(), call,
-                            [](const auto& choice, const Call& c) { return choice.first < c; });
+                            [](const auto& choice, const auto& c) { return choice.first < c; });
 }
 
 template <class Call, class T>
@@ -44,9 +43,7 @@ void set_choice(std::vector<std::pair<Call, T>>& choices, const Call& call, cons
 template <class Call, class T>
 const T& choice_of(const std::vector<std::pair<Call, T>>& choices, const Call& call) {
     static constexpr T kUntuned{};
-    const auto at =
-        std::lower_bound(choices.begin(), choices.end(), call,
-                         [](const auto& choice, const Call& c) { return choice.first < c; });
+    const auto at = place_of(choices, call);
     return at != choices.end() && at->first == call ? at->second : kUntuned;
 }
 

@@ -100,7 +100,7 @@ TEST(TuningCache, a_full_one_forgets_the_oldest_and_its_file_can_be_read) {
         choice.values.ahead_kib = 12, choice.values.grain_kib = 4096;
         cache.add(choice);
     }
-    write_tuning(folder, cache);
+    add_to_tuning(folder, cache);
     const LoadedTuning loaded = load_tuning(folder, cpu_key());
     ASSERT_TRUE(loaded.cache.has_value()) << loaded.ignored;
     EXPECT_EQ(loaded.cache->n_choices(), cache.n_choices());
@@ -200,7 +200,7 @@ TEST(TuningCache, is_found_again_and_no_other_device_s_or_build_s) {
     const std::string folder = new_folder() + "/deeper";
     EXPECT_FALSE(load_tuning(folder, cpu_key()).cache.has_value());
     EXPECT_EQ(load_tuning(folder, cpu_key()).ignored, "") << "nothing is there, and nothing said";
-    write_tuning(folder, small_cache());
+    add_to_tuning(folder, small_cache());
     const LoadedTuning loaded = load_tuning(folder, cpu_key());
     ASSERT_TRUE(loaded.cache.has_value()) << loaded.ignored;
     EXPECT_EQ(loaded.cache->tuning().of(gate_and_up()).ahead_kib, 12);
@@ -269,7 +269,7 @@ TEST(TuningCache, choices_take_the_place_of_a_file_that_is_not_for_them) {
     const std::string folder = new_folder();
     TuningCache older = small_cache();
     older.key.build = "0.0.9 old";
-    write_tuning(folder, older);
+    add_to_tuning(folder, older);
     TuningCache found;
     found.key = cpu_key();
     found.add(MatmulChoice{gate_and_up(), {}, 2, 1});
