@@ -15,13 +15,8 @@ constexpr int64_t kBlockPositions = 256;  // of a cache, into which decode rows 
 // their worst, and those of prompts, who take four at a time, at their best but for one row more.
 constexpr int kFewRows[] = {1, 3, 7, 15, 31, 47, kFewPromptRows - 1};
 
-struct Candidates {
-    std::string_view parameter;
-    std::vector<int> values;
-};
-
-const std::vector<Candidates>& all_candidates() {
-    static const std::vector<Candidates> all = {
+const std::vector<TuneTrial>& all_trials() {
+    static const std::vector<TuneTrial> all = {
         {"ahead_kib", {2, 4, 6, 8, 12, 16}},
         {"grain_kib", {8, 16, 64, 128, 256}},
         {"slice_blocks", {8, 16, 24, 32}},
@@ -45,10 +40,8 @@ std::vector<TuneTrial> trials_of(std::string_view backend, std::string_view isa,
         const bool on_tiles = isa == "amx";
         if (parameter.name == "panels" && !on_tiles) continue;
         if (parameter.name == "slice_blocks" && on_tiles) continue;
-        for (const Candidates& candidates : all_candidates()) {
-            if (candidates.parameter == parameter.name) {
-                trials.push_back({parameter.name, candidates.values});
-            }
+        for (const TuneTrial& trial : all_trials()) {
+            if (trial.parameter == parameter.name) trials.push_back(trial);
         }
     }
     return trials;

@@ -66,7 +66,7 @@ std::vector<int> TuneStepTimer::n_layers(int n_sequences) const {
 std::vector<double> TuneStepTimer::sample(int n_sequences, const Tuning& tuning) {
     const std::vector<Place> places = places_of(n_sequences);
     session_->set_tuning(&tuning);
-    std::vector<double> sums(places.size() + 1, 0);
+    std::vector<double> sums(places.size(), 0);
     int n_steps = 0;
     for (double ns = 0; ns < kSampleNs; n_steps++) {
         session_->decode(n_sequences, kDepth, 1);
@@ -78,7 +78,6 @@ std::vector<double> TuneStepTimer::sample(int n_sequences, const Tuning& tuning)
                 }
             }
         }
-        sums.back() += static_cast<double>(trace_.elapsed_ns());
         ns += static_cast<double>(trace_.elapsed_ns());
     }
     session_->set_tuning(nullptr);

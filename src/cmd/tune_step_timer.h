@@ -21,8 +21,7 @@ class TuneStepTimer {
 
     // The calls of a step, each once, in the order of a layer.
     std::vector<MatmulCall> calls(int n_sequences) const;
-    // Times of a sample in ns: of all of a call's layers, parallel to calls(), and behind them of
-    // the whole step.
+    // Times of a sample in ns, of all of a call's layers; parallel to calls().
     std::vector<double> sample(int n_sequences, const Tuning& tuning);
     // How many layers have each of the calls.
     std::vector<int> n_layers(int n_sequences) const;
