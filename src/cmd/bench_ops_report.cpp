@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cmd/aligned_table.h"
 #include "cmd/peers.h"
+#include "cmd/round_ratio.h"
 #include "cmd/step_profile.h"
 
 namespace ridge {

@@ -13,6 +13,7 @@
 #include "cmd/fallbacks.h"
 #include "cmd/machine_json.h"
 #include "cmd/peers.h"
+#include "cmd/round_ratio.h"
 #include "cmd/tuning_info.h"
 
 namespace ridge {

@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -14,7 +13,6 @@
 #include "base/printable.h"
 #include "base/system.h"
 #include "cmd/output.h"
-#include "cmd/step_profile.h"
 #include "cmd/values.h"
 
 namespace ridge {
@@ -233,17 +231,6 @@ std::string peer_title(const Json& about) {
         title += found->get<std::string>();
     }
     return title;
-}
-
-RoundRatio ratio_of(const std::vector<double>& others, const std::vector<double>& own) {
-    CHECK(!own.empty() && others.size() == own.size());
-    std::vector<double> ratios;
-    for (size_t i = 0; i < own.size(); i++) ratios.push_back(others[i] / own[i]);
-    RoundRatio ratio;
-    ratio.median = median_of(ratios);
-    for (double& one : ratios) one = std::abs(one - ratio.median);
-    ratio.spread = median_of(ratios);
-    return ratio;
 }
 
 }  // namespace ridge

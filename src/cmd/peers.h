@@ -66,11 +66,4 @@ void check_peers(const PeerOptions& options, PeerWork work);
 // "PyTorch 2.15.0".
 std::string peer_title(const nlohmann::ordered_json& about);
 
-// How many times as long the others took: the median over rounds of the ratio of two samples, and
-// the median distance from it. As many of each, at least one.
-struct RoundRatio {
-    double median = 0, spread = 0;
-};
-RoundRatio ratio_of(const std::vector<double>& others, const std::vector<double>& own);
-
 }  // namespace ridge

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "base/json.h"
 #include "cmd/aligned_table.h"
+#include "cmd/round_ratio.h"
 #include "cmd/sign_test.h"
 #include "cmd/step_profile.h"
 
@@ -80,9 +80,8 @@ Gain gain_of(const ProgressionTest& before, const ProgressionTest& after) {
         gain.n_faster += ratio > 1 ? 1 : 0;
         gain.n_slower += ratio < 1 ? 1 : 0;
     }
-    gain.median = median_of(ratios);
-    for (double& ratio : ratios) ratio = std::abs(ratio - gain.median);
-    gain.spread = median_of(ratios);
+    const RoundRatio ratio = ratio_of_rounds(ratios);
+    gain.median = ratio.median, gain.spread = ratio.spread;
     return gain;
 }
 

@@ -1,9 +1,9 @@
 #include "cmd/tune_search.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
+#include "cmd/round_ratio.h"
 #include "cmd/sign_test.h"
 #include "cmd/step_profile.h"
 
@@ -20,14 +20,6 @@ void drop_slower(std::vector<size_t>& left, const std::vector<std::vector<double
               [&](size_t a, size_t b) { return median_of(samples[a]) < median_of(samples[b]); });
     const size_t n_challengers = left.size() - 1;
     left.resize(1 + n_challengers / 2);
-}
-
-std::vector<double> ratios_of(const Duel& duel) {
-    std::vector<double> ratios;
-    for (size_t i = 0; i < duel.before.size(); i++) {
-        ratios.push_back(duel.before[i] / duel.after[i]);
-    }
-    return ratios;
 }
 
 }  // namespace
@@ -72,14 +64,11 @@ size_t fastest_of(size_t n, const TimeSample& time) {
 }
 
 double Duel::ratio() const {
-    return median_of(ratios_of(*this));
+    return ratio_of(before, after).median;
 }
 
 double Duel::spread() const {
-    std::vector<double> distances = ratios_of(*this);
-    const double median = median_of(distances);
-    for (double& ratio : distances) ratio = std::abs(ratio - median);
-    return median_of(distances);
+    return ratio_of(before, after).spread;
 }
 
 int Duel::n_faster() const {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cmd/bench_ops_report.h"
+#include "cmd/round_ratio.h"
 
 namespace ridge {
 namespace {
