@@ -8,7 +8,7 @@ On a processor bf16 and float32 are both tried, and the faster one is kept; on a
 import os
 
 import peer_protocol
-from peer_ops import OpsPeer, Way
+from peer_ops import DTYPES, OpsPeer, Way, dtypes_to_try
 from peer_protocol import Refused
 
 
@@ -17,36 +17,20 @@ class Jax(OpsPeer):
         os.environ["NPROC"] = str(peer_protocol.prepare(request))  # threads of XLA on a processor
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.jax = peer_protocol.need("jax", 'pip install "jax[cpu]"')
+        self.concatenate = self.jax.numpy.concatenate
         return {"name": "JAX", "version": self.jax.__version__,
                 "note": "jit of XLA; on a processor in bf16 or float32, whichever is faster, on a GPU in bf16"}
 
-    def function(self, op, s):
+    def functions(self, _):
         jax, jnp = self.jax, self.jax.numpy
-        if op == "rms_norm":
-            def norm(x, weight):
-                wide = x.astype(jnp.float32)
-                return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype) * weight
-            return norm
-        if op == "matmul":
-            return lambda x, w: jax.lax.dot_general(x, w, (((1,), (1,)), ((), ())))
-        if op == "swiglu":
-            return lambda gate, up: jax.nn.silu(gate) * up
-        if op == "add":
-            return lambda x, y: x + y
-        if op == "rope":
-            half = s["d_rope"] // 2
 
-            def rope(x, cos, sin):
-                a, b = x[..., :half], x[..., half:2 * half]
-                return jnp.concatenate((a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]), -1)
-            return rope
-        if op == "embed_rows":
-            return lambda table, tokens: jnp.take(table, tokens, axis=0)
-        if op == "sample":
-            return lambda logits: logits.argmax(-1)
-        if op == "attention":
-            return self.attention(s)
-        raise Refused(f"{op}: is not timed in JAX")
+        def rms_norm(x, weight):
+            wide = x.astype(jnp.float32)
+            return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype) * weight
+        return {"rms_norm": rms_norm,
+                "matmul": lambda x, w: jax.lax.dot_general(x, w, (((1,), (1,)), ((), ()))),
+                "swiglu": lambda gate, up: jax.nn.silu(gate) * up,
+                "embed_rows": lambda table, tokens: jnp.take(table, tokens, axis=0)}
 
     def attention(self, s):
         jax, jnp = self.jax, self.jax.numpy
@@ -71,14 +55,13 @@ class Jax(OpsPeer):
             raise Refused(f"this JAX has no {kinds[device]}; pip install \"jax[cuda13]\"") from None
         compiled = jax.jit(self.function(op, shape))
 
-        def way(name, dtype):
+        def way(name):
             def put(*arrays):
-                return [jax.device_put(jnp.asarray(a, dtype if a.dtype == "float32" else None), where) for a in arrays]
+                return [jax.device_put(jnp.asarray(a, DTYPES[name] if a.dtype == "float32" else None), where)
+                        for a in arrays]
             return Way(name, put, lambda *one: compiled(*one).block_until_ready(),
-                       lambda out: jax.numpy.asarray(out, "float32"), lambda array: array.nbytes)
-        if device == "cuda":  # where a call's time is that of its launch: it would not tell the two apart
-            return [way("bf16", jnp.bfloat16)]
-        return [way("bf16", jnp.bfloat16), way("f32", jnp.float32)]
+                       lambda out: jnp.asarray(out, "float32"))
+        return [way(name) for name in dtypes_to_try(device)]
 
 
 if __name__ == "__main__":

@@ -14,28 +14,21 @@ import shutil
 import subprocess
 
 import peer_protocol
-from peer_protocol import Refused, timed
+from peer_models import ModelsPeer, check_gguf
+from peer_protocol import Refused
 
 INSTALL = ("pip install llama-cpp-python for the Python that --peer-python names, or put llama-bench on PATH, or name it "
            "by --peer-program")
 GGML_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}
+READER = "llama.cpp"
 
 
-def check_gguf(path):
-    try:
-        with open(path, "rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}; llama.cpp reads GGUF files") from None
-    if magic != b"GGUF":
-        raise Refused(f"{path}: not a GGUF file, which is what llama.cpp reads")
+class Bindings(ModelsPeer):
+    """The model in this process, by the functions of llama.h; it is its own decoder."""
+    reader = READER
 
-
-class Bindings:
-    """The model in this process, by the functions of llama.h."""
-
-    def __init__(self, llama_cpp, n_threads):
-        self.lib, self.n_threads, self.model, self.context = llama_cpp, n_threads, None, None
+    def __init__(self, llama_cpp, numpy, n_threads):
+        self.lib, self.numpy, self.n_threads = llama_cpp, numpy, n_threads
         self.last_words = []
         self.log = llama_cpp.llama_log_callback(self.note)  # kept, since C holds no reference
         llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
@@ -47,9 +40,8 @@ class Bindings:
     def refuse(self, what):
         raise Refused(f"{what}: {self.last_words[-1] if self.last_words else 'no reason given'}")
 
-    def open(self, request):
+    def open_model(self, request):
         lib = self.lib
-        check_gguf(request["path"])
         lib.llama_backend_init()
         params = lib.llama_model_default_params()
         params.n_gpu_layers = 999 if request["device"] == "cuda" else 0
@@ -70,13 +62,21 @@ class Bindings:
             self.refuse("no context")
         self.memory = lib.llama_get_memory(self.context)
         self.batch = lib.llama_batch_init(request["n_ubatch"], 0, len(n_positions))
-        self.n_ubatch = request["n_ubatch"]
         self.n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
-        self.filled = [[] for _ in n_positions]
-        return {"weights": "those of the file", "note": "stays loaded; draws the most probable token, as Ridge does"}
+        return self, {"weights": "those of the file",
+                      "note": "stays loaded; draws the most probable token, as Ridge does"}
+
+    def on_fill(self, request):
+        answer = super().on_fill(request)
+        self.lib.llama_synchronize(self.context)
+        return answer
+
+    def forget(self, sequence, begin):
+        super().forget(sequence, begin)
+        self.lib.llama_memory_seq_rm(self.memory, sequence, begin, -1)
 
     def decode(self, rows):
-        """rows: (token, position, sequence, whether logits are wanted)."""
+        """Of each the token, position, sequence, and whether logits are wanted."""
         batch = self.batch
         batch.n_tokens = len(rows)
         for i, (token, position, sequence, wants_logits) in enumerate(rows):
@@ -91,40 +91,14 @@ class Bindings:
         logits = self.numpy.ctypeslib.as_array(self.lib.llama_get_logits_ith(self.context, i), (self.n_vocab,))
         return int(logits.argmax())
 
-    def prompt(self, sequence, begin, tokens, wants_logits):
-        for at in range(0, len(tokens), self.n_ubatch):
-            some = tokens[at:at + self.n_ubatch]
-            self.decode([(token, begin + at + i, sequence, wants_logits and at + i + 1 == len(tokens))
-                         for i, token in enumerate(some)])
-        return self.draw(-1) if wants_logits else self.lib.llama_synchronize(self.context)
+    def rows(self, sequence, position, tokens, wants_logits):
+        self.decode([(token, position + i, sequence, wants_logits and i + 1 == len(tokens))
+                     for i, token in enumerate(tokens)])
+        return self.draw(-1) if wants_logits else None
 
-    def forget(self, sequence, begin):
-        self.lib.llama_memory_seq_rm(self.memory, sequence, begin, -1)
-        del self.filled[sequence][begin:]
-
-    def fill(self, tokens):
-        for sequence, mine in enumerate(tokens):
-            n = min(len(self.filled[sequence]), len(mine))
-            self.forget(sequence, n)
-            self.prompt(sequence, n, mine[n:], False)
-            self.filled[sequence] = list(mine)
-
-    def test(self, request):
-        depth, prompt, tokens = request["n_depth"], request["prompt"], list(request["first"])
-        for sequence in range(len(tokens)):
-            self.forget(sequence, depth)
-
-        def work():
-            drawn = self.prompt(0, depth, prompt, True) if prompt else None
-            at = depth + len(prompt)
-            for _ in range(request["n_gen"]):
-                self.decode([(token, at, sequence, True) for sequence, token in enumerate(tokens)])
-                for i in range(len(tokens)):
-                    tokens[i] = self.draw(i)
-                at += 1
-            return drawn
-        ns, drawn = timed(work)
-        return {"ns": ns, "token": drawn}
+    def step(self, tokens, position):
+        self.decode([(token, position, sequence, True) for sequence, token in enumerate(tokens)])
+        return [self.draw(i) for i in range(len(tokens))]
 
 
 class Program:
@@ -133,15 +107,15 @@ class Program:
     def __init__(self, program, n_threads, cpus):
         self.program, self.n_threads, self.cpus = program, n_threads, cpus
 
-    def open(self, request):
-        check_gguf(request["path"])
+    def on_model(self, request):
+        check_gguf(request["path"], READER)
         self.opened = request
         return {"weights": "those of the file", "note": "llama-bench: a process for each sample, which draws no token"}
 
-    def fill(self, tokens):
-        pass
+    def on_fill(self, _):
+        return {}
 
-    def test(self, request):
+    def on_test(self, request):
         opened = self.opened
         if len(request["first"]) > 1 or (request["prompt"] and request["n_gen"]):
             raise Refused("llama-bench generates one sequence, and times prompts apart from it; llama-cpp-python "
@@ -182,19 +156,17 @@ class LlamaCpp:
                 raise Refused(f"neither llama_cpp nor llama-bench is there: {INSTALL}") from None
             self.way = Program(program, n_threads, request["cpus"])
             return {"name": "llama.cpp", "version": f"({program})"}
-        self.way = Bindings(llama_cpp, n_threads)
-        self.way.numpy = numpy
+        self.way = Bindings(llama_cpp, numpy, n_threads)
         return {"name": "llama.cpp", "version": f"(llama-cpp-python {llama_cpp.__version__})"}
 
     def on_model(self, request):
-        return self.way.open(request)
+        return self.way.on_model(request)
 
     def on_fill(self, request):
-        self.way.fill(request["tokens"])
-        return {}
+        return self.way.on_fill(request)
 
     def on_test(self, request):
-        return self.way.test(request)
+        return self.way.on_test(request)
 
 
 def main():

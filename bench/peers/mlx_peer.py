@@ -13,51 +13,32 @@ import os
 
 import numpy
 import peer_protocol
-from peer_models import Config, Tests, check_gguf
-from peer_ops import OpsPeer, Way
+from peer_models import Config, ModelsPeer
+from peer_ops import DTYPES, OpsPeer, Way
 from peer_protocol import Refused
 
 GROUP = 32
-DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 
 
-class Mlx(OpsPeer):
+class Mlx(OpsPeer, ModelsPeer):
     def on_hello(self, request):
         n_threads = peer_protocol.prepare(request)
         os.environ["OPENBLAS_NUM_THREADS"] = str(n_threads)
         peer_protocol.need("mlx", 'pip install "mlx[cpu]"')
         import mlx.core
-        self.mx = mlx.core
+        self.mx, self.concatenate = mlx.core, mlx.core.concatenate
         return {"name": "MLX", "version": self.mx.__version__,
                 "note": "compiled; it chooses its threads itself"}
 
     def choose(self, device):
         self.mx.set_default_device(self.mx.cpu if device == "cpu" else self.mx.gpu)
 
-    def function(self, op, s):
+    def functions(self, _):
         mx = self.mx
-        if op == "rms_norm":
-            return lambda x, weight: mx.fast.rms_norm(x, weight, 1e-5)
-        if op == "matmul":
-            return lambda x, w: x @ w.T
-        if op == "swiglu":
-            return lambda gate, up: gate * mx.sigmoid(gate) * up
-        if op == "add":
-            return lambda x, y: x + y
-        if op == "rope":
-            half = s["d_rope"] // 2
-
-            def rope(x, cos, sin):
-                a, b = x[..., :half], x[..., half:2 * half]
-                return mx.concatenate((a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]), -1)
-            return rope
-        if op == "embed_rows":
-            return lambda table, tokens: table[tokens]
-        if op == "sample":
-            return lambda logits: logits.argmax(-1)
-        if op == "attention":
-            return self.attention(s)
-        raise Refused(f"{op}: is not timed in MLX")
+        return {"rms_norm": lambda x, weight: mx.fast.rms_norm(x, weight, 1e-5),
+                "matmul": lambda x, w: x @ w.T,
+                "swiglu": lambda gate, up: gate * mx.sigmoid(gate) * up,
+                "embed_rows": lambda table, tokens: table[tokens]}
 
     def attention(self, s):
         heads, d, n_rows = s["n_heads"], s["d_head"], s["sequences"][0]["n_rows"]
@@ -69,25 +50,26 @@ class Mlx(OpsPeer):
             return out.swapaxes(1, 2).reshape(q.shape)
         return attend
 
+    def evaluated(self, function):
+        """It, with its result computed at once."""
+        def call(*arrays):
+            out = function(*arrays)
+            self.mx.eval(out)
+            return out
+        return call
+
     def ways(self, op, shape, device):
         mx = self.mx
         self.choose(device)
-        compiled = mx.compile(self.function(op, shape))
-
-        def call(*one):
-            out = compiled(*one)
-            mx.eval(out)
-            return out
+        call = self.evaluated(mx.compile(self.function(op, shape)))
 
         def get(out):
             return numpy.array(out.astype(mx.float32))
 
         def way(name):
-            def put(*arrays):
-                made = [mx.array(a, dtype=getattr(mx, DTYPES[name]) if a.dtype == "float32" else None) for a in arrays]
-                mx.eval(made)
-                return made
-            return Way(name, put, call, get, lambda array: array.nbytes)
+            put = self.evaluated(lambda *arrays: [
+                mx.array(a, dtype=getattr(mx, DTYPES[name]) if a.dtype == "float32" else None) for a in arrays])
+            return Way(name, put, call, get)
         found = [way(name) for name in DTYPES]
         bits = {weight["format"][1] for weight in shape["weights"]} & {"4", "8"}
         if op == "matmul" and len(bits) == 1 and all(weight["format"][0] == "Q" for weight in shape["weights"]):
@@ -97,40 +79,23 @@ class Mlx(OpsPeer):
     def quantised(self, bits, get):
         """Products with weights in MLX's own format: scales and biases of each GROUP."""
         mx = self.mx
-        multiply = mx.compile(lambda x, w, scales, biases: mx.quantized_matmul(
-            x, w, scales, biases, transpose=True, group_size=GROUP, bits=bits))
-
-        def put(x, w):
-            made = [mx.array(x), *mx.quantize(mx.array(w), GROUP, bits)]
-            mx.eval(made)
-            return made
+        put = self.evaluated(lambda x, w: [mx.array(x), *mx.quantize(mx.array(w), GROUP, bits)])
+        call = self.evaluated(mx.compile(lambda x, w, scales, biases: mx.quantized_matmul(
+            x, w, scales, biases, transpose=True, group_size=GROUP, bits=bits)))
 
         def rounded(arrays):
             x, w = arrays
             packed = mx.quantize(mx.array(w[-64:]), GROUP, bits)
             return x, numpy.array(mx.dequantize(*packed, GROUP, bits))
+        return Way(f"{bits} bits", put, call, get, rounded)
 
-        def call(*one):
-            out = multiply(*one)
-            mx.eval(out)
-            return out
-        return Way(f"{bits} bits", put, call, get, lambda array: array.nbytes, rounded)
-
-    def on_model(self, request):
-        check_gguf(request["path"])
+    def open_model(self, request):
         self.choose(request["device"])
         decoder = Decoder(self.mx, request)
-        self.tests = Tests(decoder, request["n_ubatch"], len(request["n_positions"]))
         kind = str(decoder.dtype).rpartition(".")[2]
-        return {"weights": decoder.weights, "note": f"cache and activations in {kind}; draws the most probable token, as "
-                                                    "Ridge does; it chooses its threads itself"}
-
-    def on_fill(self, request):
-        self.tests.fill(request["tokens"])
-        return {}
-
-    def on_test(self, request):
-        return self.tests.test(request)
+        return decoder, {"weights": decoder.weights,
+                         "note": f"cache and activations in {kind}; draws the most probable token, as Ridge does; it "
+                                 "chooses its threads itself"}
 
 
 class Decoder:

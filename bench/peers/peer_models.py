@@ -43,22 +43,31 @@ class Config:
         return 1 / math.sqrt(self.d_head)
 
 
-def check_gguf(path):
+def check_gguf(path, reader):
     try:
         with open(path, "rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}; this peer reads GGUF files") from None
+        raise Refused(f"{path}: {error.strerror}; {reader} reads GGUF files") from None
     if magic != b"GGUF":
-        raise Refused(f"{path}: not a GGUF file, which is what this peer reads")
+        raise Refused(f"{path}: not a GGUF file, which is what {reader} reads")
 
 
-class Tests:
-    """Answers requests by a decoder, which holds the caches."""
+class ModelsPeer:
+    """What answers requests about a model. A peer gives `open_model(request)`: a decoder, which holds the caches, and
+    what it says of it, a dict."""
+    reader = "this peer"
 
-    def __init__(self, decoder, n_ubatch, n_sequences):
-        self.decoder, self.n_ubatch = decoder, n_ubatch
-        self.filled = [[] for _ in range(n_sequences)]
+    def on_model(self, request):
+        check_gguf(request["path"], self.reader)
+        self.decoder, about = self.open_model(request)
+        self.n_ubatch = request["n_ubatch"]
+        self.filled = [[] for _ in request["n_positions"]]
+        return about
+
+    def forget(self, sequence, begin):
+        """Its positions from there on."""
+        del self.filled[sequence][begin:]
 
     def prompt(self, sequence, begin, tokens, wants_logits):
         drawn = None
@@ -67,16 +76,18 @@ class Tests:
             drawn = self.decoder.rows(sequence, begin + at, some, wants_logits and at + len(some) == len(tokens))
         return drawn
 
-    def fill(self, tokens):
-        for sequence, mine in enumerate(tokens):
+    def on_fill(self, request):
+        for sequence, mine in enumerate(request["tokens"]):
             n = min(len(self.filled[sequence]), len(mine))
+            self.forget(sequence, n)
             self.prompt(sequence, n, mine[n:], False)
-            self.filled[sequence] = self.filled[sequence][:n] + mine[n:]
+            self.filled[sequence] += mine[n:]
+        return {}
 
-    def test(self, request):
-        depth, prompt, tokens = request["n_depth"], request["prompt"], list(request["first"])
-        for filled in self.filled[:len(tokens)]:
-            del filled[depth:]
+    def on_test(self, request):
+        depth, prompt, tokens = request["n_depth"], request["prompt"], request["first"]
+        for sequence in range(len(tokens)):
+            self.forget(sequence, depth)
 
         def work():
             nonlocal tokens

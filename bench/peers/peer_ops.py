@@ -14,6 +14,7 @@ COLD = ("matmul", "attention", "embed_rows")  # their weights, keys and values c
 MOST_COPIES, MOST_BYTES = 64, 1 << 30
 PILOT_S = 0.05
 ERROR = 0.05  # of a way that computes what the equation says
+DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}  # as variants and libraries call them
 
 
 def random(shape, seed=1):
@@ -98,17 +99,39 @@ def relative_l2(got, want):
     return float(numpy.linalg.norm(got - want) / max(numpy.linalg.norm(want), 1e-30))
 
 
+def dtypes_to_try(device):
+    """One on a GPU, where a call's time is that of its launch: it would not tell two apart."""
+    return ("bf16",) if device == "cuda" else ("bf16", "f32")
+
+
 class Way:
     """One way to run an operator. `put` makes the operands of numpy's arrays, `call` runs it on them and waits for the
-    result, `get` makes a numpy array of a result; `n_bytes` of an operand or result."""
+    result, `get` makes a numpy array of a result. Operands and results have `nbytes`."""
 
-    def __init__(self, variant, put, call, get, n_bytes, rounded=None):
-        self.variant, self.put, self.call, self.get, self.n_bytes = variant, put, call, get, n_bytes
+    def __init__(self, variant, put, call, get, rounded=None):
+        self.variant, self.put, self.call, self.get = variant, put, call, get
         self.rounded = rounded or (lambda arrays: arrays)  # the operands as the formats have them
 
 
 class OpsPeer:
-    """What answers requests about operators. A peer gives `ways(op, shape, device)`: a list of Way."""
+    """What answers requests about operators. A peer gives `ways(op, shape, device)`: a list of Way.
+
+    `function` is for libraries whose arrays are like numpy's. What they have each in a way of their own the peer gives,
+    too: `functions(shape)` (rms_norm, matmul, swiglu and embed_rows, by name), `attention(shape)`, and
+    `concatenate(arrays, axis)`."""
+
+    def function(self, op, s):
+        """The operator, as a function of its operands."""
+        if op == "attention":
+            return self.attention(s)
+        if op == "rope":
+            half, concatenate = s["d_rope"] // 2, self.concatenate
+
+            def rope(x, cos, sin):
+                a, b = x[..., :half], x[..., half:2 * half]
+                return concatenate((a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]), -1)
+            return rope
+        return {"add": lambda x, y: x + y, "sample": lambda logits: logits.argmax(-1), **self.functions(s)}[op]
 
     def on_op(self, request):
         op, shape = request["op"], request["shape"]
@@ -125,12 +148,11 @@ class OpsPeer:
                 out = way.call(*one)
                 want, part = reference(op, shape, way.rounded(arrays))
                 error = relative_l2(part(way.get(out)), want)
-                begin, n, calls = time.perf_counter(), 0, []
-                while n < 3 or time.perf_counter() - begin < PILOT_S:
+                begin, calls = time.perf_counter(), []
+                while len(calls) < 3 or time.perf_counter() - begin < PILOT_S:
                     call = time.perf_counter()
                     way.call(*one)
                     calls.append(time.perf_counter() - call)
-                    n += 1
             except (RuntimeError, TypeError, ValueError, NotImplementedError) as failed:
                 why = f"{way.variant}: {' '.join(str(failed).split())[:200]}"
                 continue
@@ -140,11 +162,10 @@ class OpsPeer:
         if best is None:
             return {"unfit": why}
         _, _, self.way, error, one, out = best
-        n_bytes = sum(self.way.n_bytes(array) for array in one)
+        n_bytes = sum(array.nbytes for array in one)
         n = max(1, min(MOST_COPIES, MOST_BYTES // max(n_bytes, 1), request["copies_bytes"] // max(n_bytes, 1) + 1))
         self.copies = [one] + [self.way.put(*arrays) for _ in range(n - 1 if op in COLD else 0)]
-        n_out = self.way.n_bytes(out)
-        n_bytes = 2 * n_out if op == "embed_rows" else n_bytes + n_out  # of the table the rows alone
+        n_bytes = 2 * out.nbytes if op == "embed_rows" else n_bytes + out.nbytes  # of the table the rows alone
         return {"variant": self.way.variant, "relative_l2": error, "bytes": n_bytes}
 
     def on_sample(self, request):

@@ -10,18 +10,21 @@ the file are decoded once and held in 16 bits (or float32, where the processor m
 gate and up, are one matrix each. Compiled, the parts of a layer before and behind attention are; attention is
 scaled_dot_product_attention in either case.
 """
+import time
+
 import peer_protocol
-from peer_models import Config, Tests, check_gguf
-from peer_ops import OpsPeer, Way
+from peer_models import Config, ModelsPeer
+from peer_ops import DTYPES, OpsPeer, Way, dtypes_to_try
 from peer_protocol import Refused
 
 INSTALL = "pip install torch, for the Python that --peer-python names"
 
 
-class Torch(OpsPeer):
+class Torch(OpsPeer, ModelsPeer):
     def on_hello(self, request):
         self.name, self.n_threads = request["peer"], peer_protocol.prepare(request)
         self.torch = peer_protocol.need("torch", INSTALL)
+        self.concatenate = self.torch.cat
         self.torch.set_num_threads(self.n_threads)
         self.torch.set_grad_enabled(False)
         self.compiles = self.name == "torch.compile"
@@ -36,31 +39,12 @@ class Torch(OpsPeer):
         if device == "cuda" and not self.torch.cuda.is_available():
             raise Refused("this torch finds no GPU")
 
-    def function(self, op, s):
-        torch = self.torch
-        functional = torch.nn.functional
-        if op == "rms_norm":
-            return lambda x, weight: functional.rms_norm(x, (s["d_in"],), weight, 1e-5)
-        if op == "matmul":
-            return functional.linear
-        if op == "swiglu":
-            return lambda gate, up: functional.silu(gate) * up
-        if op == "add":
-            return lambda x, y: x + y
-        if op == "rope":
-            half = s["d_rope"] // 2
-
-            def rope(x, cos, sin):
-                a, b = x[..., :half], x[..., half:2 * half]
-                return torch.cat((a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]), -1)
-            return rope
-        if op == "embed_rows":
-            return lambda table, tokens: table.index_select(0, tokens)
-        if op == "sample":
-            return lambda logits: logits.argmax(-1)
-        if op == "attention":
-            return self.attention(s)
-        raise Refused(f"{op}: is not timed in PyTorch")
+    def functions(self, s):
+        functional = self.torch.nn.functional
+        return {"rms_norm": lambda x, weight: functional.rms_norm(x, (s["d_in"],), weight, 1e-5),
+                "matmul": functional.linear,
+                "swiglu": lambda gate, up: functional.silu(gate) * up,
+                "embed_rows": lambda table, tokens: table.index_select(0, tokens)}
 
     def attention(self, s):
         torch = self.torch
@@ -94,15 +78,13 @@ class Torch(OpsPeer):
                 torch.cuda.synchronize()
             return out
 
-        def way(name, dtype):
+        def way(name):
             def put(*arrays):
-                return [torch.from_numpy(a).to(device, dtype if a.dtype == "float32" else None, copy=True)
-                        for a in arrays]
-            return Way(name, put, call, lambda out: out.float().cpu().numpy(), lambda t: t.numel() * t.element_size())
+                return [torch.from_numpy(a).to(device, getattr(torch, DTYPES[name]) if a.dtype == "float32" else None,
+                                               copy=True) for a in arrays]
+            return Way(name, put, call, lambda out: out.float().cpu().numpy())
         self.call_alone = function
-        if device == "cuda":  # where a call's time is that of its launch: it would not tell the two apart
-            return [way("bf16", torch.bfloat16)]
-        return [way("bf16", torch.bfloat16), way("f32", torch.float32)]
+        return [way(name) for name in dtypes_to_try(device)]
 
     def on_sample(self, request):
         if self.device != "cuda":
@@ -124,36 +106,22 @@ class Torch(OpsPeer):
                 self.call_alone(*one)
         graph.replay()
         torch.cuda.synchronize()
-        n = 0
-
-        def replay():
-            nonlocal n
-            for n_more in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-                for _ in range(n_more):
-                    graph.replay()
-                torch.cuda.synchronize()
-                n += n_more
-                if peer_protocol.time.perf_counter() - begin > 1e-3 * sample_ms:
-                    return
-        begin = peer_protocol.time.perf_counter()
-        ns, _ = peer_protocol.timed(replay)
+        n, begin = 0, time.perf_counter_ns()
+        for n_more in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            for _ in range(n_more):
+                graph.replay()
+            torch.cuda.synchronize()
+            n, ns = n + n_more, time.perf_counter_ns() - begin
+            if ns > 1e6 * sample_ms:
+                break
         return ns / (n * len(self.copies))
 
-    def on_model(self, request):
-        check_gguf(request["path"])
+    def open_model(self, request):
         self.check_device(request["device"])
         decoder = Decoder(self.torch, request, self.compiles)
-        self.tests = Tests(decoder, request["n_ubatch"], len(request["n_positions"]))
         kind = str(decoder.dtype).removeprefix("torch.")
-        return {"weights": f"those of the file, decoded to {kind}",
-                "note": f"cache and activations in {kind}; draws the most probable token, as Ridge does"}
-
-    def on_fill(self, request):
-        self.tests.fill(request["tokens"])
-        return {}
-
-    def on_test(self, request):
-        return self.tests.test(request)
+        return decoder, {"weights": f"those of the file, decoded to {kind}",
+                         "note": f"cache and activations in {kind}; draws the most probable token, as Ridge does"}
 
 
 def faster_dtype(torch, device):
