@@ -48,7 +48,7 @@ struct Actions {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
 
-    Actions() {
+    explicit Actions(bool own_group) {
         posix_spawn_file_actions_init(&actions);
         posix_spawnattr_init(&attributes);
         // The program ignores SIGPIPE; the other one ends by it, as programs do.
@@ -56,18 +56,15 @@ struct Actions {
         sigemptyset(&defaults);
         sigaddset(&defaults, SIGPIPE);
         posix_spawnattr_setsigdefault(&attributes, &defaults);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setpgroup(&attributes, 0);
+        const int flags = POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0);
+        posix_spawnattr_setflags(&attributes, static_cast<short>(flags));
     }
     ~Actions() {
         posix_spawn_file_actions_destroy(&actions);
         posix_spawnattr_destroy(&attributes);
     }
     Actions(const Actions&) = delete;
-
-    void own_group() {
-        posix_spawnattr_setpgroup(&attributes, 0);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    }
 };
 
 // A child that is waited for in any case: where an error ends the talk, it is ended, too.
@@ -123,7 +120,6 @@ void write_some(int& fd, std::string_view& input) {
 
 void talk(const std::string& name, std::string_view input, size_t max_bytes, Pipe& in, Pipe& out,
           Pipe& errors, ChildResult& result) {
-    fcntl(in.write_end, F_SETFL, O_NONBLOCK);
     if (input.empty()) Pipe::close_end(in.write_end);
     while (in.write_end >= 0 || out.read_end >= 0 || errors.read_end >= 0) {
         pollfd fds[3] = {{in.write_end, POLLOUT, 0},
@@ -138,10 +134,11 @@ void talk(const std::string& name, std::string_view input, size_t max_bytes, Pip
     }
 }
 
-// Starts the program on these pipes, of which only the ends of this side stay open. False where
-// there is none of this name.
-bool start_child(const std::vector<std::string>& arguments, Actions& start, Pipe& in, Pipe& out,
-                 Pipe& errors, Child& child) {
+// Starts the program on these pipes, of which only the ends of this side stay open; writing to it
+// never waits. False where there is none of this name.
+bool start_child(const std::vector<std::string>& arguments, Pipe& in, Pipe& out, Pipe& errors,
+                 Child& child) {
+    Actions start(child.has_group);
     posix_spawn_file_actions_adddup2(&start.actions, in.read_end, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&start.actions, out.write_end, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&start.actions, errors.write_end, STDERR_FILENO);
@@ -160,6 +157,7 @@ bool start_child(const std::vector<std::string>& arguments, Actions& start, Pipe
     Pipe::close_end(in.read_end);
     Pipe::close_end(out.write_end);
     Pipe::close_end(errors.write_end);
+    fcntl(in.write_end, F_SETFL, O_NONBLOCK);
     return true;
 }
 
@@ -177,9 +175,8 @@ std::string last_line(std::string_view text) {
 std::optional<ChildResult> run_child(const std::vector<std::string>& arguments,
                                      std::string_view input, size_t max_bytes) {
     Pipe in, out, errors;
-    Actions start;
     Child child;
-    if (!start_child(arguments, start, in, out, errors, child)) return std::nullopt;
+    if (!start_child(arguments, in, out, errors, child)) return std::nullopt;
     ChildResult result;
     talk(arguments[0], input, max_bytes, in, out, errors, result);
     result.status = child.wait();
@@ -189,7 +186,7 @@ std::optional<ChildResult> run_child(const std::vector<std::string>& arguments,
 struct ChildTalk::State {
     std::string name;
     Pipe in, out, errors;
-    Child child;  // ends before the pipes do
+    Child child{.has_group = true};  // ends before the pipes do
     bool failed = false;
     std::string output;  // that came, and was not asked for yet
     std::string said;    // on standard error, the end of it
@@ -250,13 +247,9 @@ std::unique_ptr<ChildTalk> ChildTalk::start(std::string name,
                                             const std::vector<std::string>& arguments) {
     auto state = std::make_unique<State>();
     state->name = std::move(name);
-    Actions start;
-    start.own_group();
-    state->child.has_group = true;
-    if (!start_child(arguments, start, state->in, state->out, state->errors, state->child)) {
+    if (!start_child(arguments, state->in, state->out, state->errors, state->child)) {
         return nullptr;
     }
-    fcntl(state->in.write_end, F_SETFL, O_NONBLOCK);
     return std::unique_ptr<ChildTalk>(new ChildTalk(std::move(state)));
 }
 
