@@ -32,16 +32,18 @@ std::string number(double x) {
     return fmt::format("{:.2f}", x);
 }
 
-// A row of the table: what all rows have, and the last cells.
+// A row of the table, but for the case's name and what peers alone have. `plain_ns`: 0 where the
+// plain kernel did not run.
 std::vector<std::string> row_of(std::string name, const Case& c, int64_t n_bytes,
-                                const std::vector<double>& samples_ns) {
+                                const std::vector<double>& samples_ns, double plain_ns) {
     const double ns = median_of(samples_ns);
     return {"",
             std::move(name),
             number(ns * 1e-3),
             number(spread_ns(samples_ns) * 1e-3),
             number(static_cast<double>(n_bytes) / ns),
-            number(static_cast<double>(c.flops) / ns)};
+            number(static_cast<double>(c.flops) / ns),
+            plain_ns > 0 ? number(plain_ns / ns) : ""};
 }
 
 Json rates_json(const Case& c, int64_t n_bytes, const std::vector<double>& samples_ns) {
@@ -117,16 +119,15 @@ std::string ops_table(const std::vector<CaseResult>& results) {
         const double plain = plain_ns(result);
         for (const OpResult& one : result.results) {
             std::string name = one.checkpoint + (one.isa.empty() ? "" : " on " + one.isa);
-            rows.push_back(row_of(std::move(name), result.c, result.c.bytes, one.samples_ns));
-            rows.back().push_back(plain > 0 ? number(plain / median_of(one.samples_ns)) : "");
+            rows.push_back(
+                row_of(std::move(name), result.c, result.c.bytes, one.samples_ns, plain));
             if (has_peers) rows.back().emplace_back();
         }
         for (const PeerOpResult& peer : result.peers) {
             if (!peer.unfit.empty()) continue;
             std::string name =
                 peer.name + (peer.variant.empty() ? "" : fmt::format(" ({})", peer.variant));
-            rows.push_back(row_of(std::move(name), result.c, peer.n_bytes, peer.samples_ns));
-            rows.back().push_back(plain > 0 ? number(plain / median_of(peer.samples_ns)) : "");
+            rows.push_back(row_of(std::move(name), result.c, peer.n_bytes, peer.samples_ns, plain));
             const RoundRatio ratio = ratio_of(peer.samples_ns, fastest_of(result).samples_ns);
             rows.back().push_back(fmt::format("x {:.2f} ± {:.2f}", ratio.median, ratio.spread));
         }
