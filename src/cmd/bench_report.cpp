@@ -219,6 +219,12 @@ std::string table_row(const TableCells& cells, const BenchColumns& columns) {
     });
 }
 
+void note_once(std::vector<std::string>& notes, std::string note) {
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+        notes.push_back(std::move(note));
+    }
+}
+
 std::string table_rule(const BenchColumns& columns) {
     return table_line({}, columns, [](const std::string&, size_t c) {
         return std::string(is_number(c) ? "---:" : "---");
@@ -323,10 +329,8 @@ void BenchReport::add_row(const BenchResult& result) {
                            model.runtime);
     }
     if (!model.fallbacks.empty()) {
-        std::string note = fmt::format("{}, {}: {}", name_of(model), model.checkpoint,
-                                       fallbacks_text(model.fallbacks));
-        if (std::find(notes_.begin(), notes_.end(), note) == notes_.end())
-            notes_.push_back(std::move(note));
+        note_once(notes_, fmt::format("{}, {}: {}", name_of(model), model.checkpoint,
+                                      fallbacks_text(model.fallbacks)));
     }
     output_.write(table_row(
         {cell(name_of(model)), count_text(model.weight_bytes, " GB", " MB"),
@@ -364,16 +368,11 @@ void BenchReport::add_peer_row(const BenchResult& result, const PeerResult& peer
         note += fmt::format("; weights: {}", weights);
     }
     if (const std::string more = text_of("note"); !more.empty()) note += "; " + more;
-    auto say_once = [&](std::string line) {
-        auto& notes = peer_notes_;
-        if (std::find(notes.begin(), notes.end(), line) == notes.end()) {
-            notes.push_back(std::move(line));
-        }
-    };
-    say_once(note + ".");
+    note_once(peer_notes_, note + ".");
     if (peer.same_token == false) {
-        say_once(fmt::format("{}, {}: {} draws another token than Ridge.", name_of(result.model),
-                             test_name(result.test), peer.name));
+        note_once(peer_notes_,
+                  fmt::format("{}, {}: {} draws another token than Ridge.", name_of(result.model),
+                              test_name(result.test), peer.name));
     }
 }
 
