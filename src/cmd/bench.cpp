@@ -393,12 +393,15 @@ class Bench {
         measure_walls(session, result);
         for (int64_t i = 1; i <= options_.n_repetitions; i++) {
             // In order and backwards in turns, since neighbours in time have a machine alike.
-            const bool forward = i % 2 == 1;
-            for (size_t p = peers_.size(); !forward && p > 0; p--)
-                time_peer(p - 1, request, result);
-            result.samples_ns.push_back(time_once(session, test, i));
-            measure_walls(session, result);
-            for (size_t p = 0; forward && p < peers_.size(); p++) time_peer(p, request, result);
+            for (size_t at = 0; at <= peers_.size(); at++) {
+                const size_t turn = i % 2 == 1 ? at : peers_.size() - at;  // 0: Ridge's own
+                if (turn > 0) {
+                    time_peer(turn - 1, request, result);
+                    continue;
+                }
+                result.samples_ns.push_back(time_once(session, test, i));
+                measure_walls(session, result);
+            }
         }
         return result;
     }
