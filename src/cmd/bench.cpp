@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -21,6 +20,7 @@
 #include "cmd/bench_report.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
+#include "cmd/machine_json.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
 #include "cmd/peers.h"
@@ -375,9 +375,7 @@ class Bench {
         BenchResult result;
         result.model = session.info();
         result.test = test;
-        result.time_s = std::chrono::duration_cast<std::chrono::seconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
+        result.time_s = now_s();
         for (size_t p = 0; p < peers_.size(); p++) {
             result.peers.push_back({peers_[p].name(), abouts[p], {}, {}});
         }

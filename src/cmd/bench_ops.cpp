@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/caches.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -17,6 +16,7 @@
 #include "cases/subject.h"
 #include "cmd/bench_ops_report.h"
 #include "cmd/build_info.h"
+#include "cmd/case_copies.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
 #include "cmd/machine_json.h"
@@ -53,11 +53,6 @@ constexpr double kPeerError = 0.05;
 // Rows behind so many positions, of --sweep.
 constexpr int64_t kSweepRows[] = {1, 4, 16, 64, 256}, kSweepDepths[] = {0, 512, 2048, 8192};
 
-// Weights and caches of a step come from memory: copies of them that together are several times the
-// last cache take turns. Of memory they may have so much.
-constexpr int64_t kTimesTheCache = 4, kMaxCopyBytes = int64_t{1} << 30;
-constexpr int64_t kUnknownCacheBytes = int64_t{64} << 20;
-
 struct OpsOptions {
     OpenOptions open;
     std::vector<std::string> ops, checkpoints;
@@ -83,22 +78,16 @@ bool parse(const std::vector<std::string>& arguments, OpsOptions& options) {
             for (std::string& word : parse_words(where, text)) list.push_back(std::move(word));
         });
     };
-    auto numbers = [&](std::string_view names, std::string help, std::vector<int64_t>& list,
-                       int64_t min, int64_t max) {
-        line.value(names, "LIST", std::move(help),
-                   [&list, min, max](Where where, const std::string& text) {
-                       list = parse_integers(where, text, min, max);
-                   });
-    };
     words("--op", "operators (default: all)", options.ops);
     words(
         "--checkpoint",
         "entries of the device's list of kernels (default: all but ref, which is slow on purpose)",
         options.checkpoints);
-    numbers("-d,--n-depth", "positions before a decode step's own (default: 128)", options.n_depth,
-            0, kMaxDepth);
-    numbers("-p,--n-prompt", "rows of a prompt's step, from position 0 on; 0: none (default: 128)",
-            options.n_prompt, 0, kMaxRows);
+    add_integers_option(line, "-d,--n-depth", "positions before a decode step's own (default: 128)",
+                        options.n_depth, 0, kMaxDepth);
+    add_integers_option(line, "-p,--n-prompt",
+                        "rows of a prompt's step, from position 0 on; 0: none (default: 128)",
+                        options.n_prompt, 0, kMaxRows);
     add_integer_option(line, "-B,--n-parallel",
                        "sequences of a decode step; 0: no decode steps (default: 1)",
                        options.n_parallel, 0, kMaxParallel);
@@ -210,10 +199,9 @@ class OpBench {
           session_(CaseSession::open(
               with_isa(options.open, options.controls ? options.open.cpu_isa : isa_))),
           pool_(n_threads(options)),
-          cases_(wanted_cases(options)) {
+          cases_(wanted_cases(options)),
+          last_cache_bytes_(last_cache_bytes(session_->case_device())) {
         check_names();
-        for (const DataCache& cache : data_caches()) last_cache_bytes_ = cache.n_bytes;
-        if (session_->case_device() != nullptr) last_cache_bytes_ = kUnknownCacheBytes;
         read_tuning();
     }
 
@@ -248,10 +236,7 @@ class OpBench {
         if (!loaded.ignored.empty() && !options_.quiet) say(loaded.ignored);
         if (!loaded.cache) return;
         tuning_ = loaded.cache->tuning();
-        tuned_ = {static_cast<int>(loaded.cache->n_choices()),
-                  static_cast<int>(loaded.cache->n_changes()),
-                  loaded.cache->time,
-                  {}};
+        tuned_ = tuning_info(loaded);
     }
 
     // With what was chosen for this instruction set, and without it where that is asked for.
@@ -297,23 +282,6 @@ class OpBench {
         return tuned(std::move(subjects));
     }
 
-    // Copies with weights, keys and values of their own.
-    std::deque<CaseRun> copies_of(const Case& c) const {
-        int64_t n = 1;
-        if (reads_memory(c.op)) {
-            const int64_t bytes = std::max<int64_t>(c.bytes, 1);
-            n = std::clamp<int64_t>(kTimesTheCache * last_cache_bytes_ / bytes + 1, 1,
-                                    std::max<int64_t>(1, kMaxCopyBytes / bytes));
-            n = std::min<int64_t>(n, 64);
-        }
-        std::deque<CaseRun> copies;
-        for (int64_t i = 0; i < n; i++) {
-            stop_if_interrupted();
-            copies.emplace_back(c, static_cast<uint64_t>(i) + 1);
-        }
-        return copies;
-    }
-
     CaseResult time_case(size_t number) {
         const Case& c = cases_[number];
         CaseResult result{c, {}, {}};
@@ -323,7 +291,8 @@ class OpBench {
                 {subject.checkpoint, subject.isa == isa_ ? "" : subject.isa, {}});
         }
         if (subjects.empty()) return result;  // none of the checkpoints that were asked for
-        std::deque<CaseRun> copies = copies_of(c);
+        std::deque<CaseRun> copies = copies_of(
+            c, last_cache_bytes_, reads_memory(c.op) ? kMostCopies : 1, stop_if_interrupted);
         for (Peer& peer : peers_) {
             stop_if_interrupted();
             status_.show(fmt::format("{} in {},", c.name, peer.name()), done_of(number, 0));
@@ -481,7 +450,7 @@ class OpBench {
     std::unique_ptr<CaseSession> session_;
     ThreadPool pool_;
     std::vector<Case> cases_;
-    int64_t last_cache_bytes_ = kUnknownCacheBytes;
+    const int64_t last_cache_bytes_;
     std::vector<CaseResult> results_;
 };
 

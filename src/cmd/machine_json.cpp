@@ -21,6 +21,12 @@ nlohmann::ordered_json machine_json(const ModelInfo& model) {
     return machine;
 }
 
+int64_t now_s() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
 std::string date_of(int64_t time_s) {
     const std::chrono::year_month_day day(
         std::chrono::sys_days(std::chrono::floor<std::chrono::days>(std::chrono::seconds(time_s))));

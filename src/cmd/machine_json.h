@@ -13,7 +13,8 @@ namespace ridge {
 // {"cpu", "n_cores", "os"}, and where the model runs on a GPU {"gpu", "driver", "runtime"} and its
 // highest clocks.
 nlohmann::ordered_json machine_json(const ModelInfo& model = {});
-// Of seconds since 1970, in UTC: "2026-11-29", and "2026-11-29T17:53:29Z".
+int64_t now_s();  // seconds since 1970
+// Of such seconds, in UTC: "2026-11-29", and "2026-11-29T17:53:29Z".
 std::string date_of(int64_t time_s);
 std::string time_of(int64_t time_s);
 

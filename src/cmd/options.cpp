@@ -124,6 +124,14 @@ void add_integer_option(CommandLine& line, std::string_view names, std::string h
                });
 }
 
+void add_integers_option(CommandLine& line, std::string_view names, std::string help,
+                         std::vector<int64_t>& targets, int64_t min, int64_t max) {
+    line.value(names, "LIST", std::move(help),
+               [&targets, min, max](Where where, const std::string& text) {
+                   targets = parse_integers(where, text, min, max);
+               });
+}
+
 void add_step_options(CommandLine& line, int64_t& n_prompt, int64_t& n_depth, int64_t& n_parallel) {
     constexpr int64_t kMaxPrompt = 65536, kMaxDepth = int64_t{1} << 24, kMaxParallel = 256;
     add_integer_option(line, "-p,--n-prompt",

@@ -25,6 +25,9 @@ void add_threads_option(CommandLine& line, OpenOptions& open);  // -t
 // A whole number from `min` to `max`.
 void add_integer_option(CommandLine& line, std::string_view names, std::string help,
                         int64_t& target, int64_t min, int64_t max);
+// The same for several, with commas between.
+void add_integers_option(CommandLine& line, std::string_view names, std::string help,
+                         std::vector<int64_t>& targets, int64_t min, int64_t max);
 // -p, -d and -B of commands that look into one step; the targets hold the defaults.
 void add_step_options(CommandLine& line, int64_t& n_prompt, int64_t& n_depth, int64_t& n_parallel);
 // The names with "all" in place of which each of the device's stands; an empty one, the last of

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "cmd/answer.h"
 #include "cmd/command_line.h"
 #include "cmd/commands.h"
+#include "cmd/machine_json.h"
 #include "cmd/options.h"
 #include "cmd/output.h"
 #include "cmd/plot.h"
@@ -80,9 +80,7 @@ class Roofline {
         : options_(options), status_(!options.quiet) {}
 
     RooflineResult run() {
-        result_.time_s = std::chrono::duration_cast<std::chrono::seconds>(
-                             std::chrono::system_clock::now().time_since_epoch())
-                             .count();
+        result_.time_s = now_s();
         if (options_.open.model.empty()) {
             measure_device();
         } else {

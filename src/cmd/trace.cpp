@@ -160,11 +160,12 @@ class Tracer {
         results_.push_back(std::move(result));
     }
 
-    void step(BenchSession& session, const TracedStepKind& kind) {
+    // Of decode steps there may be several in a row.
+    void step(BenchSession& session, const TracedStepKind& kind, int64_t n_in_a_row = 1) {
         if (kind.n_prompt > 0) {
             session.prompt(0, kind.n_prompt);
         } else {
-            session.decode(kind.n_parallel, kind.n_depth, 1);
+            session.decode(kind.n_parallel, kind.n_depth, n_in_a_row);
         }
     }
 
@@ -184,18 +185,14 @@ class Tracer {
     // Nanoseconds of steps as they run without a trace: for decode, of each of several in a row.
     std::vector<double> time_runs(BenchSession& session, const TracedStepKind& kind) {
         constexpr int kRuns = 7;
-        const bool is_prompt = kind.n_prompt > 0;
+        const int64_t n_in_a_row = kind.n_prompt > 0 ? 1 : kStepsInARow;
         session.set_trace(nullptr);
         std::vector<double> ns;
         for (int i = -1; i < kRuns; i++) {  // the first warms up
             const Timer timer;
-            if (is_prompt) {
-                session.prompt(0, kind.n_prompt);
-            } else {
-                session.decode(kind.n_parallel, kind.n_depth, kStepsInARow);
-            }
+            step(session, kind, n_in_a_row);
             const auto elapsed_ns = static_cast<double>(timer.elapsed_ns());
-            if (i >= 0) ns.push_back(elapsed_ns / (is_prompt ? 1 : kStepsInARow));
+            if (i >= 0) ns.push_back(elapsed_ns / static_cast<double>(n_in_a_row));
         }
         session.set_trace(&trace_);
         return ns;

@@ -59,13 +59,28 @@ std::vector<std::string> device_columns() {
     return columns;
 }
 
+// Within a step that is launched call by call.
+double one_by_one_ns(const NodeGroup& group) {
+    return median_of(group.in_graph ? group.one_by_one_ns : group.samples_ns);
+}
+
 std::vector<std::string> device_row_of(const NodeGroup& group, double step_ns, double read_gbps) {
     std::vector<std::string> row = row_of(group, step_ns, read_gbps);
     row.insert(row.begin() + 3, launches_text(group.launches));
-    const std::vector<double>& one_by_one = group.in_graph ? group.one_by_one_ns : group.samples_ns;
-    row.insert(row.begin() + 6, fmt::format("{:.1f}", median_of(one_by_one) * 1e-3));
+    row.insert(row.begin() + 6, fmt::format("{:.1f}", one_by_one_ns(group) * 1e-3));
     if (!group.in_graph) row[5] = "(" + row[5] + ")";
     return row;
+}
+
+// The head, and a row for each group.
+std::vector<std::vector<std::string>> rows_of(const StepProfile& profile, double step_ns,
+                                              double read_gbps) {
+    const bool on_device = profile.is_on_device();
+    std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
+    for (const NodeGroup& group : profile.groups()) {
+        rows.push_back((on_device ? device_row_of : row_of)(group, step_ns, read_gbps));
+    }
+    return rows;
 }
 
 std::string what_times_are(const StepProfile& profile) {
@@ -215,10 +230,7 @@ std::string step_table(const TracedStepKind& step, double read_gbps) {
     const bool on_device = profile.is_on_device();
     const double step_ns = profile.median_ns();
     const double in_rows_ns = profile.between_ns() + profile.kernels_ns();
-    std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
-    for (const NodeGroup& group : profile.groups()) {
-        rows.push_back((on_device ? device_row_of : row_of)(group, step_ns, read_gbps));
-    }
+    std::vector<std::vector<std::string>> rows = rows_of(profile, step_ns, read_gbps);
     auto& between = rows.emplace_back(rows[0].size());
     between[0] = "between";
     between[on_device ? 5 : 4] = fmt::format("{:.1f}", profile.between_ns() * 1e-3);
@@ -250,26 +262,22 @@ std::string replay_table(const TracedStepKind& step, double read_gbps) {
     const bool on_device = step.alone.is_on_device();
     const std::vector<double>& graph_ns = step.alone.graph_ns();
     const double whole_ns = graph_ns.empty() ? step.alone.median_ns() : median_of(graph_ns);
-    std::vector<std::vector<std::string>> rows = {on_device ? device_columns() : kColumns};
-    double alone_ns = 0, within_ns = 0;
+    const double alone_ns = graph_ns.empty() ? step.alone.kernels_ns() : whole_ns;
+    double within_ns = 0;
     for (const NodeGroup& group : step.alone.groups()) {
-        rows.push_back((on_device ? device_row_of : row_of)(group, whole_ns, read_gbps));
-        alone_ns += group.median_ns();
         for (const NodeGroup& same : step.profile.groups()) {
             const bool is_same = same.stage == group.stage && same.node == group.node &&
                                  same.weights == group.weights;
-            if (!is_same) continue;
-            within_ns += same.in_graph ? median_of(same.one_by_one_ns) : same.median_ns();
+            if (is_same) within_ns += one_by_one_ns(same);
         }
     }
     const char* within =
         on_device ? "within the step launched one by one" : "within the whole step";
-    if (!graph_ns.empty()) alone_ns = whole_ns;
     return fmt::format("alone{}, in a {}: {}; {} they take {} (median of {})\n\n",
                        graph_ns.empty() ? "" : " in one graph", step.name(), time_text(alone_ns),
                        within, time_text(within_ns),
                        graph_ns.empty() ? step.alone.n_samples() : graph_ns.size()) +
-           aligned_table(rows, on_device ? 4 : 3);
+           aligned_table(rows_of(step.alone, whole_ns, read_gbps), on_device ? 4 : 3);
 }
 
 Attribution attribution_of(std::span<const TracedCheckpoint> checkpoints, size_t step) {

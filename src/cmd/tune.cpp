@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -60,20 +59,15 @@ bool parse(const std::vector<std::string>& arguments, TuneOptions& options) {
                        options.ops.push_back(parse_choice(where, word, {"matmul", "attention"}));
                    }
                });
-    auto numbers = [&](std::string_view names, std::string help, std::vector<int64_t>& list,
-                       int64_t min, int64_t max) {
-        line.value(names, "LIST", std::move(help),
-                   [&list, min, max](Where where, const std::string& text) {
-                       list = parse_integers(where, text, min, max);
-                   });
-    };
-    numbers("-d,--n-depth", "positions before a decode step's own (default: 128,1000,4000)",
-            options.n_depth, 0, kMaxDepth);
-    numbers("-B,--n-parallel", "sequences of a decode step (default: 1,8)", options.n_parallel, 1,
-            kMaxParallel);
-    numbers("-p,--n-prompt",
-            "rows of a prompt's step (default: 16,64,128,512; on a GPU 64,128,256,512,1024,2048)",
-            options.n_prompt, 1, kMaxRows);
+    add_integers_option(line, "-d,--n-depth",
+                        "positions before a decode step's own (default: 128,1000,4000)",
+                        options.n_depth, 0, kMaxDepth);
+    add_integers_option(line, "-B,--n-parallel", "sequences of a decode step (default: 1,8)",
+                        options.n_parallel, 1, kMaxParallel);
+    add_integers_option(
+        line, "-p,--n-prompt",
+        "rows of a prompt's step (default: 16,64,128,512; on a GPU 64,128,256,512,1024,2048)",
+        options.n_prompt, 1, kMaxRows);
     add_integer_option(line, "--budget",
                        "seconds that it may take, a quarter more for what is at work then; what is "
                        "found is kept (default: 60)",
@@ -249,9 +243,7 @@ class Tuner {
     void keep(Found found) {
         results_.push_back(std::move(found.shown));
         found_.add(found.choice);
-        found_.time = time_of(std::chrono::duration_cast<std::chrono::seconds>(
-                                  std::chrono::system_clock::now().time_since_epoch())
-                                  .count());
+        found_.time = time_of(now_s());
         if (!options_.open.tuning_folder.empty()) {
             add_to_tuning(options_.open.tuning_folder, found_);
         }

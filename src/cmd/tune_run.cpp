@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/caches.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "cmd/case_copies.h"
 #include "cmd/step_profile.h"
 #include "cmd/tune_search.h"
 
 namespace ridge {
 namespace {
 
-constexpr int64_t kUnknownCacheBytes = int64_t{64} << 20;
 constexpr int kIncumbentSamples = 3;
 
 // The incumbent, and the same with each value of the trial.
@@ -66,10 +65,7 @@ TuneRun::TuneRun(const CaseSession& session, ThreadPool& pool, std::string isa,
       pool_(pool),
       isa_(std::move(isa)),
       check_(std::move(check)),
-      last_cache_bytes_(kUnknownCacheBytes) {
-    if (session.case_device() != nullptr) return;
-    for (const DataCache& cache : data_caches()) last_cache_bytes_ = cache.n_bytes;
-}
+      last_cache_bytes_(last_cache_bytes(session.case_device())) {}
 
 // The kernels of the last checkpoint that has some for the operator.
 Tables TuneRun::tables_of(Op op) const {

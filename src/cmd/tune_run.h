@@ -71,7 +71,7 @@ class TuneRun {
     ThreadPool& pool_;
     const std::string isa_;
     const std::function<void()> check_;
-    int64_t last_cache_bytes_;
+    const int64_t last_cache_bytes_;
 };
 
 }  // namespace ridge

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/timer.h"
+#include "cmd/case_copies.h"
 #include "cmd/step_profile.h"
 
 namespace ridge {
@@ -16,23 +17,17 @@ constexpr int64_t kRunNs = 20'000;
 
 // Copies on a device are few, since making them costs the host more than timing them: prompts, for
 // which a GPU is tuned, multiply more than they read.
-constexpr int64_t kTimesTheCache = 4, kMaxCopyBytes = int64_t{1} << 30;
-constexpr int64_t kMostCopies = 64, kMostDeviceCopies = 3;
+constexpr int64_t kMostDeviceCopies = 3;
 
 }  // namespace
 
 TuneTimer::TuneTimer(const Case& c, const Tables& tables, ThreadPool& pool, CaseDevice* device,
                      int64_t last_cache_bytes, const std::function<void()>& before_copy)
-    : tables_(tables), pool_(pool), device_(device) {
-    const int64_t bytes = std::max<int64_t>(c.bytes, 1);
-    const int64_t most = std::clamp<int64_t>(kMaxCopyBytes / bytes, 1,
-                                             device == nullptr ? kMostCopies : kMostDeviceCopies);
-    const int64_t n = std::clamp<int64_t>(kTimesTheCache * last_cache_bytes / bytes + 1, 1, most);
-    for (int64_t i = 0; i < n; i++) {
-        before_copy();
-        copies_.emplace_back(c, static_cast<uint64_t>(i) + 1);
-    }
-}
+    : tables_(tables),
+      pool_(pool),
+      device_(device),
+      copies_(copies_of(c, last_cache_bytes, device == nullptr ? kMostCopies : kMostDeviceCopies,
+                        before_copy)) {}
 
 void TuneTimer::set_tunings(std::vector<Tuning> tunings) {
     tunings_ = std::move(tunings);

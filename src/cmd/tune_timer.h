@@ -13,7 +13,7 @@
 namespace ridge {
 
 // Times one call of an operator with one tuning after the other. Weights, keys and values come from
-// memory as they do in a step: copies of them, together several times the last cache, take turns.
+// memory as they do in a step (cmd/case_copies.h).
 class TuneTimer {
   public:
     // `tables` hold the operator's kernels. All but `c` must live on. last_cache_bytes: of the

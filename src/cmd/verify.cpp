@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -206,12 +205,6 @@ std::string machine_text(const CaseSession& session) {
         return fmt::format("{} (driver {})", session.gpu(), nvidia_driver_version());
     }
     return fmt::format("{}, {} cores", cpu_name(), default_n_threads());
-}
-
-int64_t now_s() {
-    return std::chrono::duration_cast<std::chrono::seconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
 }
 
 class Verify {

@@ -141,18 +141,14 @@ void read_tokenizer(const OpenOptions& options, Engine::Impl& impl) {
 TuningInfo use_tuning(const OpenOptions& options, Engine::Impl& impl) {
     if (options.no_tuning) return {};
     const Caps caps = impl.backend->caps();
-    LoadedTuning loaded = load_tuning(
+    const LoadedTuning loaded = load_tuning(
         options.tuning_folder,
         tuning_key(impl.backend->facts().name, caps.isa, caps.n_threads, options.build));
-    TuningInfo info;
-    info.ignored = std::move(loaded.ignored);
-    if (!loaded.cache) return info;
-    info.n_choices = static_cast<int>(loaded.cache->n_choices());
-    info.n_changes = static_cast<int>(loaded.cache->n_changes());
-    info.time = loaded.cache->time;
-    impl.tuning = loaded.cache->tuning();
-    impl.model.tables.tuning = &impl.tuning;
-    return info;
+    if (loaded.cache) {
+        impl.tuning = loaded.cache->tuning();
+        impl.model.tables.tuning = &impl.tuning;
+    }
+    return tuning_info(loaded);
 }
 
 ModelInfo describe(const OpenOptions& options, const ModelFile& file, const Model& model,

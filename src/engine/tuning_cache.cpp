@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/system.h"
+#include "engine/engine.h"
 #include "model/dtype_names.h"
 
 namespace ridge {
@@ -380,6 +381,16 @@ void add_to_tuning(const std::string& folder, const TuningCache& found) {
     for (const MatmulChoice& choice : found.matmuls) cache.add(choice);
     for (const AttentionChoice& choice : found.attentions) cache.add(choice);
     write_file(tuning_path(folder, cache.key), tuning_text(cache), true);
+}
+
+TuningInfo tuning_info(const LoadedTuning& loaded) {
+    TuningInfo info;
+    info.ignored = loaded.ignored;
+    if (!loaded.cache) return info;
+    info.n_choices = static_cast<int>(loaded.cache->n_choices());
+    info.n_changes = static_cast<int>(loaded.cache->n_changes());
+    info.time = loaded.cache->time;
+    return info;
 }
 
 LoadedTuning load_tuning(const std::string& folder, const TuningKey& key) {

@@ -9,6 +9,8 @@
 
 namespace ridge {
 
+struct TuningInfo;
+
 // Choices of `ridge tune` in a file, one for each device.
 
 // What choices were measured on. They are for nothing else.
@@ -72,6 +74,8 @@ struct LoadedTuning {
     std::optional<TuningCache> cache;
     std::string ignored;  // why a file that is there is not used; one line
 };
+// What of it the engine tells.
+TuningInfo tuning_info(const LoadedTuning& loaded);
 // What is there for the key. Never an Error: a model runs without.
 LoadedTuning load_tuning(const std::string& folder, const TuningKey& key);
 
