@@ -45,9 +45,7 @@ class Timed {
         const int64_t amount = measured.run(measured.n_rounds);
         check(cudaEventRecord(end_.get(), stream_), "measuring");
         check(cudaEventSynchronize(end_.get()), "measuring");
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin_.get(), end_.get()), "measuring");
-        const double at_least_ms = std::max(static_cast<double>(ms), 1e-3);
+        const double at_least_ms = std::max(elapsed_ms(begin_, end_, "measuring"), 1e-3);
         return {at_least_ms, 1e-6 * static_cast<double>(amount) / at_least_ms};
     }
     // Rounds that take about so long as a sample is to.

@@ -22,4 +22,11 @@ class Event {
     cudaEvent_t event_ = nullptr;
 };
 
+// Milliseconds between two marks that the device has come to; their flags: cudaEventDefault.
+inline double elapsed_ms(const Event& begin, const Event& end, std::string_view what) {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin.get(), end.get()), what);
+    return static_cast<double>(ms);
+}
+
 }  // namespace ridge::cuda

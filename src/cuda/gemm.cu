@@ -221,10 +221,7 @@ Way fitting_way(const Context& c, const ProductCall& call, const Run& run, GemmT
     const bool are_codes = run.geometry.kind.codes != Codes::kF16;
     const TileGeometry operands = unpacked_geometry(run.geometry.n_chunks);
     if (wanted == GemmTiles::kMedium || wanted == GemmTiles::kSmall) return {wanted, false};
-    if (wanted == GemmTiles::kLarge &&
-        shared_bytes_of<LargeShape>(operands) <= c.shared_bytes_a_block) {
-        return {wanted, may_unpack};
-    }
+    if (wanted == GemmTiles::kLarge && fits(c, wanted, operands)) return {wanted, may_unpack};
     Way best;
     double least = HUGE_VAL;
     const auto consider = [&](const Way& way, double cost) {

@@ -5,6 +5,7 @@
 #include "cuda/check.h"
 #include "cuda/device/async.cuh"
 #include "cuda/memory.h"
+#include "cuda/probes.h"
 #include "cuda/step_clock.h"
 
 namespace ridge::cuda {
@@ -23,18 +24,6 @@ __global__ void hold_kernel(const volatile int* go) {
 __global__ void empty_kernel(int) {
     wait_for_previous_kernel();
     let_next_kernel_start();
-}
-
-constexpr int kFlushThreads = 512;
-__global__ void __launch_bounds__(kFlushThreads)
-    flush_kernel(const uint4* words, int64_t n, int* sink) {
-    const int64_t stride = int64_t{gridDim.x} * kFlushThreads;
-    uint32_t sum = 0;
-    for (int64_t i = int64_t{blockIdx.x} * kFlushThreads + threadIdx.x; i < n; i += stride) {
-        const uint4 w = words[i];
-        sum += (w.x ^ w.y) + (w.z ^ w.w);
-    }
-    if (sum == 0x9e3779b9u && n < 0) *sink = 1;
 }
 
 }  // namespace
@@ -84,9 +73,7 @@ std::vector<int64_t> StepClock::finish() {
     check(cudaStreamSynchronize(stream_), "step");
     std::vector<int64_t> ns(n_used_);
     for (size_t i = 1; i < n_used_; i++) {
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, events_[0]->get(), events_[i]->get()), "tracing a step");
-        ns[i] = std::llround(1e6 * static_cast<double>(ms));
+        ns[i] = std::llround(1e6 * elapsed_ms(*events_[0], *events_[i], "tracing a step"));
     }
     return ns;
 }
@@ -129,10 +116,9 @@ std::vector<double> GraphTimer::time_whole(const Graph& graph, int n_times, int6
         check(cudaEventRecord(end_.get(), context_.stream), "timing a graph");
         hold_.release();
         check(cudaStreamSynchronize(context_.stream), "timing a graph");
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin_.get(), end_.get()), "timing a graph");
-        sum_ns += 1e6 * static_cast<double>(ms);
-        if (i >= kWarmUp) all.push_back(1e6 * static_cast<double>(ms));
+        const double ns = 1e6 * elapsed_ms(begin_, end_, "timing a graph");
+        sum_ns += ns;
+        if (i >= kWarmUp) all.push_back(ns);
     }
     return all;
 }
@@ -145,10 +131,8 @@ void GraphTimer::flush(int64_t n_bytes) {
         check(cudaMemsetAsync(memory_.data(), 1, memory_.n_bytes(), context_.stream),
               "memory to be read between measurements");
     }
-    flush_kernel<<<static_cast<unsigned>(4 * context_.n_sms), kFlushThreads, 0, context_.stream>>>(
-        reinterpret_cast<const uint4*>(memory_.data()), n_bytes / 16,
-        reinterpret_cast<int*>(memory_.data() + n));
-    check_launch("reading memory between measurements");
+    const Probe probe{context_, reinterpret_cast<int*>(memory_.data() + n)};
+    probe.read(Probe::Level::kL2, memory_.data(), n_bytes, 1);
 }
 
 }  // namespace ridge::cuda

@@ -54,7 +54,6 @@ class GraphTimer {
     // up. `flush_bytes`: of other memory that is read before each, so that the second cache holds
     // nothing of what the graph reads.
     std::vector<double> time(const Graph& graph, int n_times, int64_t flush_bytes);
-    double start_ns() const { return start_ns_; }
     // Of a kernel that does nothing, launched as the kernels of a decode step are: behind the one
     // before.
     double dispatch_ns() const { return dispatch_ns_; }

@@ -74,17 +74,15 @@ void WeightStream::start_copy(int number, int buffer) {
           "streaming weights");
 }
 
-double WeightStream::copy_all_seconds(cudaEvent_t begin, cudaEvent_t end) {
-    check(cudaEventRecord(begin, copying_), "measuring the link");
+double WeightStream::copy_all_seconds(const Event& begin, const Event& end) {
+    check(cudaEventRecord(begin.get(), copying_), "measuring the link");
     for (size_t i = 0; i < layers_.size(); i++) {
         const int number = static_cast<int>(i);
         start_copy(number, StreamSchedule::buffer_of(number));
     }
-    check(cudaEventRecord(end, copying_), "measuring the link");
-    check(cudaEventSynchronize(end), "measuring the link");
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "measuring the link");
-    return 1e-3 * static_cast<double>(ms);
+    check(cudaEventRecord(end.get(), copying_), "measuring the link");
+    check(cudaEventSynchronize(end.get()), "measuring the link");
+    return 1e-3 * elapsed_ms(begin, end, "measuring the link");
 }
 
 double WeightStream::measure_gbps() {
@@ -94,7 +92,7 @@ double WeightStream::measure_gbps() {
     const Event begin("measuring the link", cudaEventDefault),
         end("measuring the link", cudaEventDefault);
     std::array<double, kPasses> seconds{};
-    for (double& s : seconds) s = copy_all_seconds(begin.get(), end.get());
+    for (double& s : seconds) s = copy_all_seconds(begin, end);
     std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
     size_t n_bytes = 0;
     for (const Layer& layer : layers_) n_bytes += layer.n_bytes;

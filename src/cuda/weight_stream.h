@@ -53,7 +53,7 @@ class WeightStream {
         return layer >= 0 && i < numbers_.size() ? numbers_[i] : -1;
     }
     void start_copy(int number, int buffer);
-    double copy_all_seconds(cudaEvent_t begin, cudaEvent_t end);
+    double copy_all_seconds(const Event& begin, const Event& end);
 
     // StreamSchedule's Queues.
     void computed(int buffer);

@@ -76,8 +76,7 @@ void StepTrace::end() {
 
 // One mark does for the end of a call and the beginning of the next.
 int StepTrace::mark_now(bool anew) {
-    if (anew || !is_marked_) last_mark_ = clock_->mark();
-    is_marked_ = true;
+    if (anew || last_mark_ < 0) last_mark_ = clock_->mark();
     return last_mark_;
 }
 
@@ -86,7 +85,7 @@ bool StepTrace::launches(std::string_view name, std::array<uint32_t, 3> blocks, 
     const int span = open_.empty() ? -1 : open_.back();
     if (!is_within_named()) return false;
     if (is_capturing_ && span >= 0 && !is_captured(static_cast<size_t>(span))) return false;
-    is_marked_ = false;
+    last_mark_ = -1;
     launches_.push_back({span, name, blocks, n_threads, shared_bytes});
     if (span >= 0) spans_[static_cast<size_t>(span)].n_launches++;
     return true;
@@ -114,7 +113,8 @@ Rows StepTrace::on_host(const Rows& rows, HostCopy& room) const {
 void StepTrace::clear() {
     spans_.clear(), open_.clear(), launches_.clear(), marks_.clear();
     clock_ = nullptr;
-    is_capturing_ = is_marked_ = false;
+    last_mark_ = -1;
+    is_capturing_ = false;
 }
 
 void StepTrace::note_callers() {
@@ -133,7 +133,7 @@ void StepTrace::begin_on_device(DeviceClock* clock, int n_threads) {
     clear();
     loops_.clear(n_threads);
     clock_ = clock;
-    last_mark_ = 0, is_marked_ = true;
+    last_mark_ = 0;
     begin_ns_ = monotonic_ns();
 }
 

@@ -147,8 +147,7 @@ class StepTrace {
     DeviceClock* clock_ = nullptr;
     std::vector<Launch> launches_;
     std::vector<Marks> marks_;  // parallel to spans_
-    int last_mark_ = 0;
-    bool is_marked_ = false;  // nothing was started since the last mark
+    int last_mark_ = -1;        // -1: something was started since
     bool is_capturing_ = false;
     std::vector<bool> is_leaf_;  // of the step that was traced before
 };

@@ -30,6 +30,14 @@ std::unique_ptr<BenchSession> open_at(const char* checkpoint, int n_sequences = 
     return session;
 }
 
+void run_step(BenchSession& session, bool is_prompt) {
+    if (is_prompt) {
+        session.prompt(0, 64);
+    } else {
+        session.decode(1, kDepth, 1);
+    }
+}
+
 // Every call has its place within its caller, and kernels take time.
 void expect_whole(const StepTrace& trace, int n_layers) {
     EXPECT_TRUE(trace.is_on_device());
@@ -190,13 +198,7 @@ TEST(DeviceTrace, times_steps_and_parts_of_them_in_graphs) {
         StepTrace trace;
         session->set_trace(&trace);
         for (const bool is_prompt : {false, true}) {
-            const auto step = [&] {
-                if (is_prompt) {
-                    session->prompt(0, 64);
-                } else {
-                    session->decode(1, kDepth, 1);
-                }
-            };
+            const auto step = [&] { run_step(*session, is_prompt); };
             step();  // warms up
             step();
             const size_t n_launches = trace.all_launches().size();
@@ -246,13 +248,7 @@ TEST(DeviceTrace, runs_a_stage_alone) {
         session->set_trace(&trace);
         for (const bool is_prompt : {false, true}) {
             SCOPED_TRACE(is_prompt ? "prompt" : "decode");
-            const auto step = [&] {
-                if (is_prompt) {
-                    session->prompt(0, 64);
-                } else {
-                    session->decode(1, kDepth, 1);
-                }
-            };
+            const auto step = [&] { run_step(*session, is_prompt); };
             step();  // whole: the trace learns what calls what
             const auto n_within = [&](const std::string& name) {
                 size_t n = 0;
