@@ -118,14 +118,34 @@ void write_some(int& fd, std::string_view& input) {
     if (n < 0 || input.empty()) Pipe::close_end(fd);  // one that reads no further is no error
 }
 
-void talk(const std::string& name, std::string_view input, size_t max_bytes, Pipe& in, Pipe& out,
-          Pipe& errors, ChildResult& result) {
+// Of whoever waits: how long until it looks at the clock and calls idle().
+constexpr int kPollMs = 100;
+
+// Who waits for another program: for how long, and what is called meanwhile.
+struct Patience {
+    double seconds;
+    const std::function<void()>& idle;
+    Timer timer = Timer();
+
+    // Error where the time is over; `what` it is that has not come.
+    void check(const std::string& name, std::string_view what) const {
+        if (timer.elapsed_ms() > 1e3 * seconds) {
+            throw Error("{}: {} within {:g} s", printable(name), what, seconds);
+        }
+        if (idle) idle();
+    }
+};
+
+void talk(const std::string& name, std::string_view input, size_t max_bytes,
+          const Patience& patience, Pipe& in, Pipe& out, Pipe& errors, ChildResult& result) {
     if (input.empty()) Pipe::close_end(in.write_end);
     while (in.write_end >= 0 || out.read_end >= 0 || errors.read_end >= 0) {
+        patience.check(name, "did not end");
         pollfd fds[3] = {{in.write_end, POLLOUT, 0},
                          {out.read_end, POLLIN, 0},
                          {errors.read_end, POLLIN, 0}};  // those that are closed are ignored
-        if (poll(fds, 3, -1) < 0 && errno != EINTR) {
+        if (poll(fds, 3, kPollMs) < 0) {
+            if (errno == EINTR) continue;
             throw Error("{}: {}", printable(name), strerror(errno));
         }
         if (fds[0].revents != 0) write_some(in.write_end, input);
@@ -173,12 +193,18 @@ std::string last_line(std::string_view text) {
 }  // namespace
 
 std::optional<ChildResult> run_child(const std::vector<std::string>& arguments,
-                                     std::string_view input, size_t max_bytes) {
+                                     std::string_view input, size_t max_bytes, double seconds,
+                                     const std::function<void()>& idle) {
+    const Patience patience{seconds, idle};
     Pipe in, out, errors;
     Child child;
     if (!start_child(arguments, in, out, errors, child)) return std::nullopt;
     ChildResult result;
-    talk(arguments[0], input, max_bytes, in, out, errors, result);
+    talk(arguments[0], input, max_bytes, patience, in, out, errors, result);
+    // One that has closed both of its streams need not have ended.
+    while (!child.ends_within(std::chrono::milliseconds(kPollMs))) {
+        patience.check(arguments[0], "did not end");
+    }
     result.status = child.wait();
     return result;
 }
@@ -217,7 +243,6 @@ struct ChildTalk::State {
 
     // What can be read or written within a tenth of a second.
     void exchange(std::string_view& input, size_t max_bytes) {
-        constexpr int kPollMs = 100;
         pollfd fds[3] = {{input.empty() ? -1 : in.write_end, POLLOUT, 0},
                          {out.read_end, POLLIN, 0},
                          {errors.read_end, POLLIN, 0}};  // those below 0 are ignored
@@ -260,15 +285,12 @@ std::string ChildTalk::ask(std::string_view line, double seconds, size_t max_byt
     state.failed = true;  // until there is an answer
     const std::string text = std::string(line) + "\n";
     std::string_view input = text;
-    const Timer timer;
+    const Patience patience{seconds, idle};
     size_t end;
     while ((end = state.output.find('\n')) == std::string::npos) {
         if (state.out.read_end < 0) throw state.ended();
-        if (timer.elapsed_ms() > 1e3 * seconds) {
-            throw Error("{}: no answer within {:g} s", printable(state.name), seconds);
-        }
+        patience.check(state.name, "no answer");
         state.exchange(input, max_bytes);
-        if (idle) idle();
     }
     std::string answer = state.output.substr(0, end);
     state.output.erase(0, end + 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +16,18 @@ struct ChildResult {
     std::string errors;  // and to standard error
 };
 
+constexpr double kNoTimeLimit = std::numeric_limits<double>::infinity();
+
 // Runs another program to its end. arguments[0] is its name, which is looked for as a shell does;
 // `input` is what it reads on standard input; prepare_process() (base/system.h) has been called, so
 // that one which does not read it is no signal. None where there is no such program. Error where
-// the system does not start it, or it writes more than `max_bytes` to either stream.
+// the system does not start it, it takes longer than `seconds`, or it writes more than `max_bytes`
+// to either stream. `idle` is called at least ten times a second meanwhile, and may throw. After an
+// exception it has been ended.
 std::optional<ChildResult> run_child(const std::vector<std::string>& arguments,
-                                     std::string_view input, size_t max_bytes);
+                                     std::string_view input, size_t max_bytes,
+                                     double seconds = kNoTimeLimit,
+                                     const std::function<void()>& idle = {});
 
 // Another program that stays, and is talked to in lines.
 class ChildTalk {

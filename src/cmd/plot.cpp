@@ -9,12 +9,15 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/printable.h"
+#include "cmd/output.h"
 
 namespace ridge {
 namespace {
 
 constexpr const char* kFont = "DejaVu Sans";
 constexpr size_t kMaxPictureBytes = size_t{64} << 20;
+// Of a gnuplot that hangs: far more than it takes on a machine that is busy.
+constexpr double kVersionSeconds = 10, kDrawSeconds = 60;
 
 // Letters of gnuplot's cairo terminals are a third larger than its SVG ones of the same size.
 double points_of(double pixels, PlotFormat format) {
@@ -142,7 +145,8 @@ PlotFormat check_plot(Where where, const std::string& path) {
         throw Error(ErrorKind::kUsage, "{} {}: expected a name that ends in .svg or .png", where,
                     printable(path, 80));
     }
-    if (!run_child({"gnuplot", "--version"}, "", kMaxPictureBytes)) {
+    if (!run_child({"gnuplot", "--version"}, "", kMaxPictureBytes, kVersionSeconds,
+                   stop_if_interrupted)) {
         throw Error("{}", need_gnuplot(where));
     }
     FileWriter(path, true);  // what could not be written is not measured
@@ -188,7 +192,8 @@ void add_plot_option(CommandLine& line, std::string help, std::string& path) {
 
 void draw_plot(const Plot& plot, const std::string& path) {
     const PlotFormat format = path.ends_with(".svg") ? PlotFormat::kSvg : PlotFormat::kPng;
-    const auto drawn = run_child({"gnuplot", "-"}, gnuplot_script(plot, format), kMaxPictureBytes);
+    const auto drawn = run_child({"gnuplot", "-"}, gnuplot_script(plot, format), kMaxPictureBytes,
+                                 kDrawSeconds, stop_if_interrupted);
     if (!drawn) throw Error("{}", need_gnuplot(path));
     if (drawn->status != 0 || drawn->output.empty()) {
         throw Error("{}: gnuplot failed with status {}: {}", printable(path), drawn->status,

@@ -13,8 +13,8 @@ namespace ridge {
 // when one is wanted.
 
 enum class PlotFormat { kSvg, kPng };
-// By the end of a file's name; Error(kUsage) for any other, Error where gnuplot is not there or no
-// file can be written so: asked before minutes go into what is to be drawn.
+// By the end of a file's name; Error(kUsage) for any other, Error where gnuplot is not there or
+// hangs, or no file can be written so: asked before minutes go into what is to be drawn.
 PlotFormat check_plot(Where where, const std::string& path);
 
 // --plot, whose value check_plot() has seen.

@@ -130,5 +130,15 @@ TEST(Roofline, what_cannot_be_done_is_one_line_before_anything_is_measured) {
     expect_error({"roofline", "--plot", "a.png"}, 1, "gnuplot-nox", setting);
 }
 
+TEST(Roofline, does_not_wait_for_a_gnuplot_that_hangs) {
+    const std::string folder = scratch_folder() + "/hanging";
+    std::filesystem::create_directory(folder);
+    const std::string gnuplot = write_scratch("hanging/gnuplot", "#!/bin/sh\nexec sleep 1000\n");
+    std::filesystem::permissions(gnuplot, std::filesystem::perms::owner_all);
+    Setting setting;
+    setting.environment["PATH"] = folder + ":/usr/bin:/bin";
+    expect_error({"roofline", "--plot", "a.png"}, 1, "gnuplot: did not end within 10 s", setting);
+}
+
 }  // namespace
 }  // namespace ridge::cli

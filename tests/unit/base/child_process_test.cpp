@@ -57,6 +57,29 @@ std::string error_of(const Body& body) {
     return "no error";
 }
 
+TEST(ChildProcess, that_hangs_is_ended) {
+    const Timer timer;
+    EXPECT_EQ(error_of([] {
+                  run_child({"sleep", "100"}, "", 100, 0.3);
+              }),
+              "sleep: did not end within 0.3 s");
+    EXPECT_EQ(error_of([] {
+                  run_child({"sh", "-c", "exec >&- 2>&-; sleep 100"}, "", 100, 0.3);
+              }),
+              "sh: did not end within 0.3 s")
+        << "its streams are at their end";
+    EXPECT_LT(timer.elapsed_ms(), 60'000) << "none was waited for";
+}
+
+TEST(ChildProcess, may_be_given_up) {
+    const Timer timer;
+    EXPECT_EQ(error_of([] {
+                  run_child({"sleep", "100"}, "", 100, kNoTimeLimit, [] { throw Error("enough"); });
+              }),
+              "enough");
+    EXPECT_LT(timer.elapsed_ms(), 60'000);
+}
+
 std::unique_ptr<ChildTalk> shell(const std::string& script) {
     prepare_process();
     return ChildTalk::start("the peer", {"sh", "-c", script});
