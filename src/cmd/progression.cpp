@@ -138,6 +138,22 @@ class Progression {
         for (const std::string& checkpoint : checkpoints_) {
             entries_.push_back({checkpoint, {}, {}, false});
         }
+        try {
+            measure();
+        } catch (...) {  // what has been measured stays, and can be read
+            status_.clear();
+            if (n_rounds_of(entries_.front()) > 0) report();
+            throw;
+        }
+        status_.clear();
+        report();
+        if (options_.plot.empty()) return;
+        draw_plot(plot_of(progression_plot(entries_, about_)), options_.plot);
+        if (!options_.quiet) say("wrote " + printable(options_.plot));
+    }
+
+  private:
+    void measure() {
         for (ProgressionEntry& entry : entries_) {
             if (!options_.no_verify) verify(entry);
         }
@@ -148,29 +164,28 @@ class Progression {
                 trace(entry);
             }
         }
-        status_.clear();
-        if (!options_.plot.empty()) {
-            draw_plot(plot_of(progression_plot(entries_, about_)), options_.plot);
-            if (!options_.quiet) say("wrote " + printable(options_.plot));
-        }
+    }
+
+    void report() const {
         Output output;
         if (options_.json) {
-            output.write_json(progression_json(entries_, about_));
+            output.write_json(progression_json(entries_, about_, options_.n_rounds));
         } else {
-            output.write_untrusted(progression_table(entries_));
+            output.write_untrusted(progression_table(entries_, options_.n_rounds));
         }
         output.flush();
     }
 
-  private:
     // Runs this very program; where it fails, its own words are the error.
     ChildResult child(std::vector<std::string> arguments, bool may_fail) {
         stop_if_interrupted();
         arguments.insert(arguments.begin(), program_path());
-        std::optional<ChildResult> result = run_child(arguments, "", kMaxOutputBytes);
+        std::optional<ChildResult> result =
+            run_child(arguments, "", kMaxOutputBytes, kNoTimeLimit, stop_if_interrupted);
         stop_if_interrupted();
         if (!result) throw Error("bench progression: cannot start {}", printable(arguments[0]));
-        if (result->status == 0 || may_fail) return std::move(*result);
+        const bool was_killed = result->status > 128;
+        if (result->status == 0 || (may_fail && !was_killed)) return std::move(*result);
         std::string why = result->errors.substr(0, result->errors.find('\n'));
         constexpr std::string_view kPrefix = "ridge: ";
         if (why.starts_with(kPrefix)) why.erase(0, kPrefix.size());
@@ -196,6 +211,7 @@ class Progression {
         std::vector<std::string> arguments = device_arguments(options_.open);
         arguments.insert(arguments.begin(), {"verify", "--checkpoint", entry.checkpoint, "--thin",
                                              std::to_string(kVerifyThin), "-q", "--json"});
+        arguments_checkpoint_ = entry.checkpoint;
         const ChildResult result = child(std::move(arguments), true);
         entry.verified = true;
         if (result.status == 0) return;

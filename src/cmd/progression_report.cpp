@@ -129,7 +129,17 @@ std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& e
     return loss.empty() ? "drop: no gain beyond chance" : "drop: slower in " + loss;
 }
 
+int64_t n_rounds_of(const ProgressionEntry& entry) {
+    return entry.tests.empty() ? 0 : static_cast<int64_t>(entry.tests.front().samples_ts.size());
+}
+
 namespace {
+
+bool is_complete(const std::vector<ProgressionEntry>& entries, int64_t n_rounds) {
+    return std::all_of(entries.begin(), entries.end(), [&](const ProgressionEntry& entry) {
+        return n_rounds_of(entry) >= n_rounds;
+    });
+}
 
 std::vector<std::string> row_of(const std::vector<ProgressionEntry>& entries, size_t i, size_t t) {
     const ProgressionTest& test = entries[i].tests[t];
@@ -156,7 +166,7 @@ std::vector<std::string> row_of(const std::vector<ProgressionEntry>& entries, si
 
 }  // namespace
 
-std::string progression_table(const std::vector<ProgressionEntry>& entries) {
+std::string progression_table(const std::vector<ProgressionEntry>& entries, int64_t n_rounds) {
     std::string text;
     const std::vector<ProgressionTest>& tests = entries.front().tests;
     for (size_t t = 0; t < tests.size(); t++) {
@@ -167,7 +177,10 @@ std::string progression_table(const std::vector<ProgressionEntry>& entries) {
                                      on_device ? "idle, %" : "wait, %"});
         }
         std::vector<std::vector<std::string>> rows = {head};
-        for (size_t i = 0; i < entries.size(); i++) rows.push_back(row_of(entries, i, t));
+        for (size_t i = 0; i < entries.size() && n_rounds_of(entries[i]) > 0; i++) {
+            rows.push_back(row_of(entries, i, t));
+            rows.back().resize(head.size());  // one that was timed, and not traced any more
+        }
         text += fmt::format("{}\n\n{}\n", tests[t].name, aligned_table(rows, 1));
     }
     std::vector<std::vector<std::string>> rows = {{"checkpoint", "kernels", "verdict"}};
@@ -177,17 +190,26 @@ std::string progression_table(const std::vector<ProgressionEntry>& entries) {
                         !entries[i].verified ? "not verified" : (correct ? "correct" : "wrong"),
                         verdict_of(entries[i - 1], entries[i])});
     }
-    return text + aligned_table(rows, 3);
+    text += aligned_table(rows, 3);
+    if (is_complete(entries, n_rounds)) return text;
+    std::string had;
+    for (const ProgressionEntry& entry : entries) {
+        had +=
+            fmt::format("{}{} {}", had.empty() ? "" : ", ", entry.checkpoint, n_rounds_of(entry));
+    }
+    return text + fmt::format("\nIncomplete: of {} rounds {}.\n", n_rounds, had);
 }
 
 nlohmann::ordered_json progression_json(const std::vector<ProgressionEntry>& entries,
-                                        const nlohmann::ordered_json& about) {
+                                        const nlohmann::ordered_json& about, int64_t n_rounds) {
     Json json = about;
+    json["complete"] = is_complete(entries, n_rounds);
     json["checkpoints"] = Json::array();
     for (size_t i = 0; i < entries.size(); i++) {
         const ProgressionEntry& entry = entries[i];
         Json one;
         one["checkpoint"] = entry.checkpoint;
+        one["n_rounds"] = n_rounds_of(entry);
         one["verified"] = entry.verified;
         one["fault"] = entry.fault;
         one["verdict"] = i == 0 ? Json() : Json(verdict_of(entries[i - 1], entry));

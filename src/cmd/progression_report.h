@@ -34,7 +34,7 @@ struct ProgressionTest {
 
 struct ProgressionEntry {
     std::string checkpoint;
-    std::vector<ProgressionTest> tests;  // the same ones in every entry
+    std::vector<ProgressionTest> tests;  // the same ones in every entry that was timed
     std::string fault;                   // of its kernels against the reference; empty: none
     bool verified = false;               // whether they were held against it at all
 };
@@ -63,9 +63,14 @@ std::optional<double> operator_gain(const ProgressionTest& before, const Progres
 // model. "mixed: " where another test is slower. "unknown: " where the rounds are too few.
 std::string verdict_of(const ProgressionEntry& before, const ProgressionEntry& entry);
 
-// About the model and the machine: the fields that every benchmark's JSON has.
-std::string progression_table(const std::vector<ProgressionEntry>& entries);
+// How often it has been timed.
+int64_t n_rounds_of(const ProgressionEntry& entry);
+
+// Of `n_rounds` that were asked for: where an entry has fewer, the run was stopped, and it is said
+// how many each has. The first has one at the least. `about` the model and the machine: the fields
+// that every benchmark's JSON has.
+std::string progression_table(const std::vector<ProgressionEntry>& entries, int64_t n_rounds);
 nlohmann::ordered_json progression_json(const std::vector<ProgressionEntry>& entries,
-                                        const nlohmann::ordered_json& about);
+                                        const nlohmann::ordered_json& about, int64_t n_rounds);
 
 }  // namespace ridge

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -49,6 +51,62 @@ TEST(Progression, holds_kernels_against_the_reference_first) {
         run(progression({"-r", "1", "-p", "0", "--checkpoint", "plain,row_ops", "-q"}));
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_NE(result.out.find("| row_ops    | correct |"), std::string::npos) << result.out;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A process of this test that has all of these among its arguments; 0: none.
+pid_t process_with(const Arguments& wanted) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        const std::string arguments = bytes_of(entry.path() / "cmdline");
+        const bool has_all = std::all_of(wanted.begin(), wanted.end(), [&](const auto& argument) {
+            return arguments.find(argument + '\0') != std::string::npos;
+        });
+        const std::string home = "HOME=" + scratch_folder() + '\0';
+        if (has_all && bytes_of(entry.path() / "environ").find(home) != std::string::npos) {
+            return std::stoi(entry.path().filename());
+        }
+    }
+    return 0;
+}
+
+// A trace of a checkpoint comes behind its time in the same round.
+TEST(Progression, that_a_signal_ends_gives_what_it_has) {
+    Setting setting;
+    setting.signal = SIGTERM;
+    setting.interrupt_when = [] { return process_with({"trace", "matvec"}) != 0; };
+    const Arguments arguments =
+        progression({"-r", "1000", "--no-verify", "--checkpoint", "plain,matvec", "-q"});
+    Result result = run(with(arguments, {"--json"}), setting);
+    EXPECT_EQ(result.status, 143) << result.err;
+    EXPECT_EQ(result.err, "");
+    const Json json = Json::parse(result.out);
+    EXPECT_EQ(json["complete"], false);
+    EXPECT_EQ(json["n_rounds"], 1000);
+    for (const Json& one : json["checkpoints"]) {
+        EXPECT_GE(one["n_rounds"], 1);
+        EXPECT_LT(one["n_rounds"], 1000);
+        for (const Json& test : one["tests"]) {
+            EXPECT_EQ(test["samples_ts"].size(), one["n_rounds"].get<size_t>());
+        }
+    }
+    setting.signal = SIGINT;
+    result = run(arguments, setting);
+    EXPECT_EQ(result.status, 130) << result.err;
+    EXPECT_NE(result.out.find("\nIncomplete: of 1000 rounds plain "), std::string::npos)
+        << result.out;
+}
+
+TEST(Progression, does_not_take_a_process_that_was_killed_for_a_wrong_kernel) {
+    Setting setting;
+    setting.interrupt_when = [] {
+        if (const pid_t verify = process_with({"verify"}); verify != 0) kill(verify, SIGKILL);
+        return false;
+    };
+    expect_error(progression({"-r", "1", "-q"}), 1, "ended with status 137", setting);
 }
 
 TEST(Progression, draws_what_was_gained) {

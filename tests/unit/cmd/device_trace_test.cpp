@@ -366,7 +366,7 @@ TEST(Progression, judges_an_entry_of_the_whole_step_by_the_model) {
     EXPECT_EQ(verdict_of(entry("fused", 100), entry("graph", 90)), "drop: slower in tg16");
     EXPECT_EQ(verdict_of(entry("fused", 100), entry("other", 120)),
               "drop: none of its kernels ran");
-    const std::string table = progression_table({entry("fused", 100), entry("graph", 120)});
+    const std::string table = progression_table({entry("fused", 100), entry("graph", 120)}, 1);
     EXPECT_NE(table.find("idle, %"), std::string::npos);
 }
 

@@ -119,14 +119,36 @@ TEST(Progression, gains_add_up_from_the_first_checkpoint_on) {
         entry_of("plain", kBefore),
         entry_of("matvec", test_of({200, 100, 200, 200, 200}, {{"ffn_in", "ffn_in", "matvec", 5}})),
         entry_of("fused", test_of({300, 150, 300, 300, 300}, {{"ffn_in", "ffn_in", "fused", 4}}))};
-    const Json json = progression_json(entries, Json::object());
+    const Json json = progression_json(entries, Json::object(), 5);
+    EXPECT_EQ(json["complete"], true);
     EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["gain"], 1.5);
     EXPECT_DOUBLE_EQ(json["checkpoints"][2]["tests"][0]["cumulative_gain"], 3);
     EXPECT_EQ(json["checkpoints"][2]["verdict"], "keep");
     EXPECT_TRUE(json["checkpoints"][0]["verdict"].is_null());
-    const std::string table = progression_table(entries);
+    const std::string table = progression_table(entries, 5);
+    EXPECT_EQ(table.find("ncomplete"), std::string::npos) << table;
     EXPECT_NE(table.find("1.50 ± 0.00"), std::string::npos) << table;
     EXPECT_NE(table.find("| fused      | correct | keep"), std::string::npos) << table;
+}
+
+// The second of them was to be traced, the third to be timed.
+TEST(Progression, that_was_stopped_says_how_many_rounds_each_has) {
+    std::vector<ProgressionEntry> entries = {
+        entry_of("plain", kBefore),
+        entry_of("matvec", test_of({200, 100}, {{"ffn_in", "ffn_in", "matvec", 5}})),
+        {"fused", {}, {}, true}};
+    entries[1].tests[0].facts.clear();
+    const Json json = progression_json(entries, Json::object(), 7);
+    EXPECT_EQ(json["complete"], false);
+    EXPECT_EQ(json["checkpoints"][1]["n_rounds"], 2);
+    EXPECT_DOUBLE_EQ(json["checkpoints"][1]["tests"][0]["gain"], 2);
+    EXPECT_EQ(json["checkpoints"][2]["n_rounds"], 0);
+    EXPECT_TRUE(json["checkpoints"][2]["tests"].empty());
+    const std::string table = progression_table(entries, 7);
+    EXPECT_NE(table.find("\nIncomplete: of 7 rounds plain 5, matvec 2, fused 0.\n"),
+              std::string::npos)
+        << table;
+    EXPECT_NE(table.find("| fused      | correct | unknown"), std::string::npos) << table;
 }
 
 }  // namespace
