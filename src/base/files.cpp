@@ -163,16 +163,24 @@ std::vector<std::string> list_folder(const std::string& path) {
     return names;
 }
 
-void make_folders(const std::string& path) {
+std::vector<std::string> make_folders(const std::string& path) {
+    std::vector<std::string> made;
     for (size_t at = 1; at <= path.size(); at++) {
         if (at < path.size() && path[at] != '/') continue;
         std::string part = path.substr(0, at);
-        if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+        if (mkdir(part.c_str(), 0700) == 0) {
+            made.push_back(std::move(part));
+        } else if (errno != EEXIST) {
             throw Error("{}: cannot make the folder: {}", printable(part), strerror(errno));
         }
     }
     if (file_kind(path) != FileKind::kDirectory)
         throw Error("{}: cannot make the folder: a file has that name", printable(path));
+    return made;
+}
+
+void try_remove(const std::string& path) {
+    std::remove(path.c_str());
 }
 
 FolderLock::FolderLock(const std::string& path)

@@ -43,7 +43,12 @@ class FileWriter {
 // Names of the entries of a folder, sorted, without "." and "..".
 std::vector<std::string> list_folder(const std::string& path);
 
-void make_folders(const std::string& path);  // like mkdir -p, mode 0700
+// Like mkdir -p, mode 0700. Returns those that were not there, the outermost first.
+std::vector<std::string> make_folders(const std::string& path);
+
+// For what a program cleans up behind itself: a file, or a folder that is empty. Anything else
+// stays, and nothing is an error.
+void try_remove(const std::string& path);
 
 // While one lives, another process waits for one of the same folder: for what is read there,
 // changed and written again. Waiting ends after two seconds, without it, and so it is where the

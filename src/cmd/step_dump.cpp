@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "cmd/output.h"
@@ -40,19 +42,31 @@ static void write_whole(const std::string& path, std::string_view bytes) {
     file.commit();
 }
 
-StepDump::StepDump(std::string folder, std::string step_name)
-    : folder_(std::move(folder)), step_name_(std::move(step_name)) {
-    make_folders(folder_);
+StepDump::StepDump(std::string folder) : folder_(std::move(folder)), made_(make_folders(folder_)) {
+    try {
+        FileWriter(index_path(), true);  // what could not be written is not computed
+    } catch (const Error&) {
+        remove_made();
+        throw;
+    }
 }
 
-StepDump::~StepDump() = default;
+StepDump::~StepDump() {
+    if (!finished_) remove_made();
+}
+
+void StepDump::remove_made() const {
+    std::for_each(made_.rbegin(), made_.rend(), try_remove);
+}
 
 void StepDump::add(const NodeSpan& span, std::string_view stage, const Rows& out) {
     if (out.buffer == nullptr || out.n_rows == 0) return;
     std::string place = span.layer >= 0 ? fmt::format("layer{}.", span.layer) : std::string();
     if (stage != span.node) place += fmt::format("{}.", stage);
-    const std::string name = fmt::format("{:04}.{}{}.npy", n_files_++, place, span.node);
+    const std::string name = fmt::format("{:04}.{}{}.npy", entries_.size(), place, span.node);
+    if (entries_.empty()) try_remove(index_path());  // of an earlier dump, whose files are replaced
     write_whole(folder_ + "/" + name, npy_of(out));
+    made_.push_back(folder_ + "/" + name);
     Json entry;
     entry["file"] = name;
     entry["node"] = std::string(span.node);
@@ -63,14 +77,16 @@ void StepDump::add(const NodeSpan& span, std::string_view stage, const Rows& out
     entries_.push_back(std::move(entry));
 }
 
-void StepDump::finish(std::span<const Token> tokens, int64_t first_position, int n_sequences) {
+void StepDump::finish(std::string step_name, std::span<const Token> tokens, int64_t first_position,
+                      int n_sequences) {
     Json index;
-    index["step"] = step_name_;
+    index["step"] = std::move(step_name);
     index["n_sequences"] = n_sequences;
     index["first_position"] = first_position;
     index["tokens"] = std::vector<Token>(tokens.begin(), tokens.end());
     index["nodes"] = entries_;
-    write_whole(folder_ + "/index.json", dump_json(index) + "\n");
+    write_whole(index_path(), dump_json(index) + "\n");
+    finished_ = true;
 }
 
 }  // namespace ridge

@@ -16,8 +16,10 @@ namespace ridge {
 // tokens that the step was given. Files of other names in the folder stay.
 class StepDump {
   public:
-    // Makes the folder where there is none. Error where that fails.
-    StepDump(std::string folder, std::string step_name);
+    // Makes the folder where there is none. Error where that fails, or no file can be written
+    // there.
+    explicit StepDump(std::string folder);
+    // Without finish() what it wrote and made is removed.
     ~StepDump();
     StepDump(const StepDump&) = delete;
 
@@ -26,14 +28,19 @@ class StepDump {
     void add(const NodeSpan& span, std::string_view stage, const Rows& out);
     // tokens [first_position + rows]: of the first of the step's sequences, up to its last row.
     // Rows of files are those of the first sequence, then those of the others.
-    void finish(std::span<const Token> tokens, int64_t first_position, int n_sequences);
+    void finish(std::string step_name, std::span<const Token> tokens, int64_t first_position,
+                int n_sequences);
 
-    size_t n_files() const { return n_files_; }
+    size_t n_files() const { return entries_.size(); }
 
   private:
-    std::string folder_, step_name_;
+    void remove_made() const;
+    std::string index_path() const { return folder_ + "/index.json"; }
+
+    std::string folder_;
+    std::vector<std::string> made_;  // folders, and then files
     std::vector<nlohmann::ordered_json> entries_;
-    size_t n_files_ = 0;
+    bool finished_ = false;
 };
 
 // The whole file of a matrix of float32.

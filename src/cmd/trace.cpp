@@ -107,7 +107,9 @@ class Tracer {
     // Files that cannot be written are errors before anything is timed.
     explicit Tracer(const TraceOptions& options) : options_(options), status_(!options.quiet) {
         if (!options.timeline.empty()) timeline_file_.emplace(options.timeline, true);
-        if (!options.dump.empty()) make_folders(options.dump);
+        if (options.dump.empty()) return;
+        decode_dump_.emplace(options.dump + "/decode");
+        if (options.n_prompt > 0) prompt_dump_.emplace(options.dump + "/prompt");
     }
 
     void run() {
@@ -178,7 +180,8 @@ class Tracer {
             trace_.only.clear();
         }
         sample(session, kind, kind.profile, kTimelineSteps);
-        if (!options_.dump.empty()) dump(session, kind);
+        auto& files = kind.n_prompt > 0 ? prompt_dump_ : decode_dump_;
+        if (files) dump(session, kind, *files);
         return kind;
     }
 
@@ -235,9 +238,8 @@ class Tracer {
         }
     }
 
-    void dump(BenchSession& session, const TracedStepKind& kind) {
+    void dump(BenchSession& session, const TracedStepKind& kind, StepDump& files) {
         const bool is_prompt = kind.n_prompt > 0;
-        StepDump files(options_.dump + (is_prompt ? "/prompt" : "/decode"), kind.name());
         trace_.on_end = [&](const NodeSpan& span) {
             StepTrace::HostCopy room;
             files.add(span, stage_of(trace_.spans(), span), trace_.on_host(span.work.out, room));
@@ -250,7 +252,7 @@ class Tracer {
         for (int64_t i = 0; i < first + (is_prompt ? kind.n_prompt : 1); i++) {
             tokens.push_back(session.token_at(0, i));
         }
-        files.finish(tokens, first, is_prompt ? 1 : kind.n_parallel);
+        files.finish(kind.name(), tokens, first, is_prompt ? 1 : kind.n_parallel);
         status_.clear();
         if (!options_.quiet) {
             say(fmt::format("wrote {} files of a {} to {}", files.n_files(), kind.name(),
@@ -287,6 +289,7 @@ class Tracer {
     StepTrace trace_;
     std::optional<Timeline> timeline_;
     std::optional<FileWriter> timeline_file_;
+    std::optional<StepDump> decode_dump_, prompt_dump_;
     std::vector<TracedCheckpoint> results_;
 };
 

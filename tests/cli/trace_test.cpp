@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -176,6 +177,33 @@ TEST(Trace, dumps_what_every_node_computes) {
             EXPECT_LE(difference, 1e-6 * size) << file;
         }
     }
+}
+
+TEST(Trace, looks_where_a_dump_goes_before_it_opens_the_model) {
+    const std::string folder = scratch_folder() + "/no-dump";
+    std::filesystem::create_directory(folder);
+    write_scratch("no-dump/prompt", "a file");
+    expect_error({"trace", "-m", "/nowhere.gguf", "--dump", folder}, 1,
+                 "/no-dump/prompt: cannot make the folder");
+    EXPECT_FALSE(std::filesystem::exists(folder + "/decode")) << "nothing is left";
+    std::filesystem::remove(folder + "/prompt");
+    std::filesystem::create_symlink("/proc", folder + "/decode");
+    expect_error({"trace", "-m", "/nowhere.gguf", "--dump", folder}, 1,
+                 "/no-dump/decode/index.json: cannot write");
+}
+
+// Wherever the signal comes, each step's folder is whole or not there.
+TEST(Trace, leaves_no_dump_half_way) {
+    const std::string folder = scratch_folder() + "/ended-dump";
+    Setting setting;
+    setting.interrupt_when = [&] {
+        return std::filesystem::exists(folder + "/prompt/0000.embed_rows.npy");
+    };
+    const Result result = run(trace({"-q", "--dump", folder, "-p", "512"}), setting);
+    EXPECT_TRUE(result.status == 130 || result.status == 0) << "0: it was done before the signal";
+    EXPECT_TRUE(std::filesystem::exists(folder + "/decode/index.json")) << "it was whole";
+    EXPECT_EQ(std::filesystem::exists(folder + "/prompt"),
+              std::filesystem::exists(folder + "/prompt/index.json"));
 }
 
 TEST(Trace, refuses_what_it_cannot_do) {

@@ -198,15 +198,26 @@ TEST(FilesTest, a_folder_is_listed_in_order) {
 
 TEST(FilesTest, folders_are_made_with_all_above_them) {
     TemporaryFolder folder;
-    make_folders(folder.path("a/b//c/"));
+    EXPECT_EQ(make_folders(folder.path("a/b//c/")).size(), 3u);
     EXPECT_EQ(file_kind(folder.path("a/b/c")), FileKind::kDirectory);
     EXPECT_EQ(mode_of(folder.path("a")), 0700u);
-    make_folders(folder.path("a/b/c"));
+    EXPECT_TRUE(make_folders(folder.path("a/b/c")).empty());
+    EXPECT_EQ(make_folders(folder.path("a/d")), std::vector<std::string>{folder.path("a/d")});
     folder.write("file", "");
     EXPECT_EQ(error_of([&] { make_folders(folder.path("file")); }),
               folder.path("file") + ": cannot make the folder: a file has that name");
     EXPECT_EQ(error_of([&] { make_folders(folder.path("file/below")); }),
               folder.path("file/below") + ": cannot make the folder: Not a directory");
+}
+
+TEST(FilesTest, what_is_cleaned_up_is_a_file_or_an_empty_folder) {
+    TemporaryFolder folder;
+    make_folders(folder.path("full"));
+    make_folders(folder.path("empty"));
+    folder.write("full/file", "");
+    for (const char* name : {"full", "empty", "full/file", "none"}) try_remove(folder.path(name));
+    EXPECT_EQ(list_folder(folder.path()), std::vector<std::string>{"full"});
+    EXPECT_TRUE(list_folder(folder.path("full")).empty());
 }
 
 TEST(FilesTest, state_and_cache_lie_where_the_standard_says) {

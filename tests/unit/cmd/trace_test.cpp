@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/timer.h"
 #include "cmd/step_dump.h"
@@ -14,6 +15,7 @@
 #include "cmd/trace_timeline.h"
 #include "model/step.h"
 #include "model/tables.h"
+#include "support/error_of.h"
 #include "support/host_step.h"
 #include "support/temporary_folder.h"
 
@@ -222,14 +224,14 @@ TEST(StepDump, writes_arrays_as_numpy_reads_them) {
 TEST(StepDump, lists_what_it_wrote) {
     TemporaryFolder folder;
     Matrix matrix(1, 2, {1, 2});
-    StepDump dump(folder.path("deep/er"), "a step");
+    StepDump dump(folder.path("deep/er"));
     NodeSpan span;
     span.node = "matmul", span.checkpoint = "gemm", span.layer = 3;
     dump.add(span, "attn_in", span.work.out);  // without a result
     span.work.out = matrix.rows();
     dump.add(span, "attn_in", span.work.out);
     const std::vector<Token> tokens = {5, 6};
-    dump.finish(tokens, 1, 4);
+    dump.finish("a step", tokens, 1, 4);
     const Json index = parse_json(folder.read("deep/er/index.json"), "index");
     EXPECT_EQ(index["tokens"], Json({5, 6}));
     EXPECT_EQ(index["first_position"], 1);
@@ -237,6 +239,34 @@ TEST(StepDump, lists_what_it_wrote) {
     ASSERT_EQ(index["nodes"].size(), 1u);
     EXPECT_EQ(index["nodes"][0]["file"], "0000.layer3.attn_in.matmul.npy");
     EXPECT_EQ(folder.read("deep/er/0000.layer3.attn_in.matmul.npy"), npy_of(matrix.rows()));
+}
+
+TEST(StepDump, that_is_not_finished_leaves_nothing) {
+    TemporaryFolder folder;
+    Matrix matrix(1, 2, {1, 2});
+    NodeSpan span;
+    span.node = "matmul", span.checkpoint = "gemm", span.layer = 3;
+    span.work.out = matrix.rows();
+    StepDump(folder.path("deep/er")).add(span, "attn_in", span.work.out);
+    EXPECT_EQ(file_kind(folder.path("deep")), FileKind::kMissing);
+    make_folders(folder.path("kept"));
+    folder.write("kept/other", "x");
+    folder.write("kept/index.json", "{}");
+    StepDump(folder.path("kept"));
+    EXPECT_EQ(list_folder(folder.path("kept")), std::vector<std::string>({"index.json", "other"}));
+    StepDump(folder.path("kept")).add(span, "attn_in", span.work.out);
+    EXPECT_EQ(list_folder(folder.path("kept")), std::vector<std::string>{"other"})
+        << "an index would list files that were replaced";
+}
+
+TEST(StepDump, says_where_it_cannot_write) {
+    TemporaryFolder folder;
+    folder.write("file", "x");
+    EXPECT_NE(error_of([&] { StepDump dump(folder.path("file")); }).find("/file: cannot make"),
+              std::string::npos);
+    make_folders(folder.path("busy/index.json"));
+    EXPECT_NE(error_of([&] { StepDump dump(folder.path("busy")); }).find("/busy/index.json: is a"),
+              std::string::npos);
 }
 
 // Each step is held up in another stage: medians of stages know nothing of it, that of steps does.
