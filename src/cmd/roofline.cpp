@@ -212,10 +212,16 @@ class Roofline {
         for (const std::string& line : lines_of_device(model)) say(line);
         constexpr double kUndisturbed = 0.95;
         if (result_.ceilings.share_run >= kUndisturbed) return;
+        const int n_cpus = n_allowed_cpus();
+        const std::string why =
+            model.n_threads > n_cpus
+                ? fmt::format("{} take turns on {}", counted(model.n_threads, "thread"),
+                              counted(n_cpus, "CPU"))
+                : "other programs ran meanwhile";
         say(
-            fmt::format("other programs ran meanwhile: threads had their CPUs for {:.0f} % of the "
-                        "time, so that ceilings are too low",
-                        100 * result_.ceilings.share_run));
+            fmt::format("{}: threads had their CPUs for {:.0f} % of the time, so that ceilings are "
+                        "too low",
+                        why, 100 * result_.ceilings.share_run));
     }
 
     const RooflineOptions& options_;

@@ -20,6 +20,10 @@ namespace {
 
 constexpr int kRepetitions = 9;
 constexpr double kSampleMs = 15;  // of a repetition, about
+// Where there are more threads than CPUs, or other programs have them: a sample is not tried again
+// after so long, nor a launch timed once more.
+constexpr double kMostTriesMs = 100, kMostDispatchMs = 100;
+constexpr int kDispatches = 500;
 // A buffer for memory: at 4 times the last cache a part of it is still found there.
 constexpr int64_t kMinMemoryBytes = int64_t{64} << 20, kManyMemoryBytes = int64_t{512} << 20;
 constexpr int64_t kPageBytes = 4096;
@@ -42,13 +46,15 @@ class ProbeBuffer {
     ~ProbeBuffer() { release_memory(data_, n_bytes_); }
     ProbeBuffer(const ProbeBuffer&) = delete;
 
-    void fill() {
-        for (size_t i = 0; i + 8 <= n_bytes_; i += 8) {
+    // What lies between two offsets, which are multiples of 8.
+    void fill(size_t begin, size_t end) {
+        for (size_t i = begin; i < std::min(end, n_bytes_); i += 8) {
             const uint64_t word = split_mix((i + 1) * kSplitMixStep);
             std::memcpy(data_ + i, &word, sizeof word);
         }
     }
     uint8_t* data() const { return data_; }
+    size_t n_bytes() const { return n_bytes_; }
 
   private:
     size_t n_bytes_;
@@ -70,8 +76,12 @@ void meet(std::atomic<int>& n_there, int n_threads) {
 }
 
 struct Together {
-    int64_t elapsed_ns = 0;  // from the first thread's start to the last one's end
-    double share_run = 1;    // of that, that each thread had a CPU, at the least
+    int64_t elapsed_ns = 1;  // from the first thread's start to the last one's end
+    int64_t cpu_ns = 0;      // of that, that each thread had a CPU, at the least
+
+    double share_run() const {
+        return static_cast<double>(cpu_ns) / static_cast<double>(elapsed_ns);
+    }
 };
 
 // Runs `body` on threads of a pool at the same moment.
@@ -106,8 +116,7 @@ Together time_together(ThreadPool& pool, int n_threads, const Body& body) {
         all.end_ns = std::max(all.end_ns, thread.end_ns);
         all.cpu_ns = std::min(all.cpu_ns, thread.cpu_ns);
     }
-    const int64_t elapsed_ns = std::max<int64_t>(all.end_ns - all.begin_ns, 1);
-    return {elapsed_ns, static_cast<double>(all.cpu_ns) / static_cast<double>(elapsed_ns)};
+    return {std::max<int64_t>(all.end_ns - all.begin_ns, 1), all.cpu_ns};
 }
 
 // Numbers of the three kinds: float32 and bf16 from 0.5 up to 1, codes of int8 that are not 0.
@@ -191,7 +200,9 @@ std::vector<Probe> probes_of(const ProbeKernels& kernels, int n_all_threads,
 // A buffer for each thread of a pool, as large as the largest that a probe wants of it.
 class Buffers {
   public:
-    Buffers(std::span<const Probe> probes, ThreadPool& pool) {
+    // `alive` is called every now and then, here and below, and may throw.
+    Buffers(std::span<const Probe> probes, ThreadPool& pool, std::function<void()> alive)
+        : alive_(std::move(alive)) {
         for (int thread = 0; thread < pool.size(); thread++) {
             int64_t n_bytes = 0;
             for (const Probe& probe : probes) {
@@ -200,7 +211,12 @@ class Buffers {
             }
             buffers_.push_back(std::make_unique<ProbeBuffer>(n_bytes));
         }
-        time_together(pool, pool.size(), [&](int thread) { of(thread).fill(); });
+        constexpr size_t kPieceBytes = size_t{16} << 20;
+        for (size_t at = 0; at < of(0).n_bytes(); at += kPieceBytes) {  // no other is larger
+            alive_();
+            time_together(pool, pool.size(),
+                          [&](int thread) { of(thread).fill(at, at + kPieceBytes); });
+        }
     }
 
     // Again where another program had a CPU meanwhile, some times; the fastest one counts.
@@ -209,7 +225,10 @@ class Buffers {
         constexpr double kUndisturbed = 0.97;
         std::atomic<uint64_t> sink{0};  // keeps the work alive
         Together best{INT64_MAX, 0};
-        for (int i = 0; i < kTries && best.share_run < kUndisturbed; i++) {
+        const Timer timer;
+        for (int i = 0; i < kTries && best.share_run() < kUndisturbed; i++) {
+            if (i > 0 && timer.elapsed_ms() > kMostTriesMs) break;
+            alive_();
             const Together run = time_together(pool, probe.ceiling.n_threads, [&](int thread) {
                 const uint64_t seen = probe.run(of(thread).data(), probe.n_rounds);
                 sink.fetch_add(seen, std::memory_order_relaxed);
@@ -222,14 +241,20 @@ class Buffers {
   private:
     ProbeBuffer& of(int thread) const { return *buffers_[static_cast<size_t>(thread)]; }
 
+    std::function<void()> alive_;
     std::vector<std::unique_ptr<ProbeBuffer>> buffers_;
 };
 
+// By the time for which threads had CPUs: on a busy machine most of a short sample may be waiting
+// for them. Where there are more threads than CPUs, these together take as long as one.
 int64_t rounds_of_a_sample(Probe probe, const Buffers& buffers, ThreadPool& pool) {
+    const double n_turns = std::max(
+        1.0, static_cast<double>(probe.ceiling.n_threads) / static_cast<double>(n_allowed_cpus()));
+    const double wanted_ms = kSampleMs / n_turns;
     for (;; probe.n_rounds *= 4) {
-        const double ms = 1e-6 * static_cast<double>(buffers.time(probe, pool).elapsed_ns);
-        if (ms < kSampleMs / 4) continue;
-        const double n_rounds = static_cast<double>(probe.n_rounds) * kSampleMs / ms;
+        const double ms = 1e-6 * static_cast<double>(buffers.time(probe, pool).cpu_ns);
+        if (ms < wanted_ms / 4) continue;
+        const double n_rounds = static_cast<double>(probe.n_rounds) * wanted_ms / ms;
         return std::max<int64_t>(1, static_cast<int64_t>(n_rounds));
     }
 }
@@ -237,7 +262,8 @@ int64_t rounds_of_a_sample(Probe probe, const Buffers& buffers, ThreadPool& pool
 // Of a loop in which each thread has nothing to do but to come: from the call to its return.
 double time_dispatch_us(ThreadPool& pool) {
     std::vector<double> us;
-    for (int i = 0; i < 500; i++) {
+    const Timer all;
+    while (us.empty() || (us.size() < kDispatches && all.elapsed_ms() < kMostDispatchMs)) {
         std::atomic<int> n_there{0};
         const Timer timer;
         pool.parallel_for(pool.size(), 1, [&](int64_t first, int64_t last, int) {
@@ -288,26 +314,28 @@ std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_
 }
 
 Ceilings measure_ceilings(const ProbeKernels& kernels, ThreadPool& pool, uint64_t memory_bytes,
-                          const CeilingEvents& events) {
+                          const CeilingEvents& events, double most_ms) {
     std::vector<Probe> probes = probes_of(kernels, pool.size(), memory_bytes);
-    const Buffers buffers(probes, pool);
+    double share = 0;
+    const Buffers buffers(probes, pool, [&] {
+        if (events.progress) events.progress(share);
+    });
     std::vector<double> dispatch_us, shares_run;
-    for (Probe& probe : probes) {
-        if (events.progress) events.progress(0);
-        probe.n_rounds = rounds_of_a_sample(probe, buffers, pool);
-    }
-    for (int repetition = 0; repetition < kRepetitions; repetition++) {
-        const double share = static_cast<double>(repetition) / kRepetitions;
+    for (Probe& probe : probes) probe.n_rounds = rounds_of_a_sample(probe, buffers, pool);
+    double own_ms = 0;  // without what goes on in between
+    for (int repetition = 0; share < 1; repetition++) {
         if (events.between) events.between(share);
+        const Timer timer;
         for (Probe& probe : probes) {
-            if (events.progress) events.progress(share);
             const double work =
                 probe.work_a_round * static_cast<double>(probe.n_rounds) * probe.ceiling.n_threads;
             const Together run = buffers.time(probe, pool);
             probe.ceiling.rates.push_back(work / static_cast<double>(run.elapsed_ns));
-            shares_run.push_back(run.share_run);
+            shares_run.push_back(run.share_run());
         }
         dispatch_us.push_back(time_dispatch_us(pool));
+        own_ms += timer.elapsed_ms();
+        share = std::max((repetition + 1.0) / kRepetitions, own_ms / most_ms);
     }
     const double share_run = std::accumulate(shares_run.begin(), shares_run.end(), 0.0) /
                              static_cast<double>(shares_run.size());

@@ -30,9 +30,11 @@ std::vector<ProbedLevel> probed_levels(std::span<const DataCache> caches, int n_
 // For one thread and for all of the pool, caches as plain loads find them and memory also with
 // lines asked for ahead, whichever is faster: the rates of reading and copying in each cache and in
 // memory, and of each kind of arithmetic that the probes have. Some seconds. Repetitions of all go
-// in turns, so that what else the machine does falls on each alike.
+// in turns, so that what else the machine does falls on each alike; those of about `most_ms`, and
+// one in any case. Between two samples events.progress is called.
+constexpr double kMostCeilingsMs = 15'000;
 Ceilings measure_ceilings(const ProbeKernels& probes, ThreadPool& pool, uint64_t memory_bytes,
-                          const CeilingEvents& events);
+                          const CeilingEvents& events, double most_ms = kMostCeilingsMs);
 
 // See Backend::arithmetic_of.
 std::string_view arithmetic_of(const Kernels& kernels, std::string_view node,

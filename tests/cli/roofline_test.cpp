@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "cli/checks.h"
 #include "cli/program.h"
@@ -128,6 +130,25 @@ TEST(Roofline, what_cannot_be_done_is_one_line_before_anything_is_measured) {
     Setting setting;
     setting.environment["PATH"] = folder;
     expect_error({"roofline", "--plot", "a.png"}, 1, "gnuplot-nox", setting);
+}
+
+// More threads than any machine has CPUs free for: it says so, and a signal ends it between
+// samples.
+TEST(Roofline, with_more_threads_than_cpus_says_so_and_can_be_ended) {
+    const std::string n_threads = std::to_string(2 * std::thread::hardware_concurrency() + 1);
+    Result result = run({"roofline", "-t", n_threads});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_NE(result.err.find(n_threads + " threads take turns on "), std::string::npos)
+        << result.err;
+    Setting setting;
+    setting.signal = SIGTERM;
+    const auto begin = std::chrono::steady_clock::now();
+    setting.interrupt_when = [&] {
+        return std::chrono::steady_clock::now() - begin > std::chrono::seconds(1);
+    };
+    result = run({"roofline", "-t", n_threads, "-q"}, setting);
+    EXPECT_EQ(result.status, 143);
+    EXPECT_EQ(result.out + result.err, "");
 }
 
 TEST(Roofline, does_not_wait_for_a_gnuplot_that_hangs) {

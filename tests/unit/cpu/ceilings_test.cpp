@@ -160,6 +160,23 @@ TEST(Ceilings, are_measured_in_turns_with_what_is_held_against_them) {
     EXPECT_GT(ceilings.share_run, 0);
 }
 
+// As on a machine that is so busy that the first repetition takes all the time there is.
+TEST(Ceilings, end_with_a_repetition_when_the_time_is_over) {
+    ThreadPool pool(3);
+    const ProbeKernels probes = kernels_of_isa(available_isas().back()).probes;
+    size_t n_turns = 0, n_asked = 0;
+    const Ceilings ceilings = measure_ceilings(
+        probes, pool, 64 * kMiB,
+        {.progress = [&](double) { n_asked++; }, .between = [&](double) { n_turns++; }}, 1e-3);
+    EXPECT_EQ(n_turns, 1u);
+    for (const Ceiling& ceiling : ceilings.list) {
+        EXPECT_EQ(ceiling.rates.size(), 1u) << ceiling.name;
+        EXPECT_GT(ceiling.rate, 0) << ceiling.name;
+    }
+    EXPECT_GT(ceilings.dispatch_us, 0);
+    EXPECT_GT(n_asked, 3 * ceilings.list.size()) << "a signal is looked for before each sample";
+}
+
 TEST(Ceilings, can_be_given_up) {
     struct Enough {};
     ThreadPool pool(1);
