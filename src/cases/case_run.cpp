@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "cases/random.h"
 #include "format/packing.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr uint32_t kPoison = 0x7fc17fc1;  // a NaN; each half of it is one in bf16 and in f16
 constexpr int64_t kGuard = 16;            // f32 between rows, before the first and after the last
 constexpr size_t kScratchGuardBytes = 256;
+constexpr int64_t kAlivePositions = 256;  // filled in some milliseconds
 
 // Streams of random numbers; those of rows, sequences and pages are told apart by adding to them.
 enum Stream : uint64_t {
@@ -171,6 +173,7 @@ void CaseRun::make_cache(Block::Role role) {
     for (size_t i = 0; i < c_.sequences.size(); i++) {
         const CaseSequence& s = c_.sequences[i];
         for (int64_t p = 0; p < s.n_ctx; p++) {
+            if (alive_ && p % kAlivePositions == 0) alive_();
             const int64_t slot = spans_[i].kv.slot(p);
             auto fill = [&](uint64_t stream, RowOf row_of) {
                 fill_row(Fill::kNormal, stream == kKStream ? c_.scale : 1.0f,
@@ -255,7 +258,8 @@ void CaseRun::make_operands() {
     }
 }
 
-CaseRun::CaseRun(const Case& c, uint64_t seed) : c_(c), seed_(seed), weights_(seed) {
+CaseRun::CaseRun(const Case& c, uint64_t seed, std::function<void()> alive)
+    : c_(c), seed_(seed), alive_(std::move(alive)), weights_(seed) {
     config_.n_heads = c_.n_heads, config_.n_kv_heads = c_.n_kv_heads, config_.d_head = c_.d_head;
     config_.d_rope = c_.d_rope, config_.rope_style = c_.rope_style;
     config_.rope_theta = c_.rope_theta, config_.rope_factors = c_.rope_factors;

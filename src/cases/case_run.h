@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,8 +47,9 @@ class CaseDevice {
 // lies between an operator's rooms in scratch.
 class CaseRun {
   public:
-    // The inputs depend on the case and the seed alone.
-    CaseRun(const Case& c, uint64_t seed);
+    // The inputs depend on the case and the seed alone. Where a cache is filled, which may take a
+    // minute, `alive` is called every now and then, and may throw.
+    CaseRun(const Case& c, uint64_t seed, std::function<void()> alive = {});
     CaseRun(const CaseRun&) = delete;
 
     // bind, reset, run_op, outputs.
@@ -99,6 +101,7 @@ class CaseRun {
 
     const Case c_;
     const uint64_t seed_;
+    const std::function<void()> alive_;
     const Tables* tables_ = nullptr;
     ThreadPool* pool_ = nullptr;
     CaseDevice* device_ = nullptr;  // null: the host

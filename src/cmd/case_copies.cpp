@@ -20,14 +20,14 @@ int64_t last_cache_bytes(const CaseDevice* device) {
 }
 
 std::deque<CaseRun> copies_of(const Case& c, int64_t cache_bytes, int64_t n_most,
-                              const std::function<void()>& before_copy) {
+                              const std::function<void()>& alive) {
     const int64_t bytes = std::max<int64_t>(c.bytes, 1);
     const int64_t most = std::clamp<int64_t>(kMaxCopyBytes / bytes, 1, n_most);
     const int64_t n = std::clamp<int64_t>(kTimesTheCache * cache_bytes / bytes + 1, 1, most);
     std::deque<CaseRun> copies;
     for (int64_t i = 0; i < n; i++) {
-        before_copy();
-        copies.emplace_back(c, static_cast<uint64_t>(i) + 1);
+        alive();
+        copies.emplace_back(c, static_cast<uint64_t>(i) + 1, alive);
     }
     return copies;
 }

@@ -16,9 +16,10 @@ namespace ridge {
 int64_t last_cache_bytes(const CaseDevice* device);
 
 // As many copies of the case as that takes, one at the least and `n_most` at the most; fewer where
-// they would take too much memory. `before_copy` is called before each is made and may throw.
+// they would take too much memory. `alive` is called before each is made, and while a long cache is
+// filled, and may throw.
 std::deque<CaseRun> copies_of(const Case& c, int64_t cache_bytes, int64_t n_most,
-                              const std::function<void()>& before_copy);
+                              const std::function<void()>& alive);
 constexpr int64_t kMostCopies = 64;
 
 }  // namespace ridge

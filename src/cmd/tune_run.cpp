@@ -117,6 +117,7 @@ T TuneRun::best_value(const TuneJob<Call, T>& job, const TuneTrial& trial, const
     std::vector<double> units;  // a case's time, so that each counts alike
     for (TuneTimer& timer : timers) {
         timer.set_tunings(tunings_of(job.call, candidates));
+        check_();
         units.push_back(timer.sample(0));
     }
     const size_t fastest = fastest_of(candidates.size(), [&](size_t candidate) {

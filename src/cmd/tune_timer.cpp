@@ -22,17 +22,19 @@ constexpr int64_t kMostDeviceCopies = 3;
 }  // namespace
 
 TuneTimer::TuneTimer(const Case& c, const Tables& tables, ThreadPool& pool, CaseDevice* device,
-                     int64_t last_cache_bytes, const std::function<void()>& before_copy)
+                     int64_t last_cache_bytes, std::function<void()> alive)
     : tables_(tables),
       pool_(pool),
       device_(device),
+      alive_(std::move(alive)),
       copies_(copies_of(c, last_cache_bytes, device == nullptr ? kMostCopies : kMostDeviceCopies,
-                        before_copy)) {}
+                        alive_)) {}
 
 void TuneTimer::set_tunings(std::vector<Tuning> tunings) {
     tunings_ = std::move(tunings);
     tables_.tuning = tunings_.data();
     for (CaseRun& copy : copies_) {
+        alive_();
         copy.bind(tables_, pool_, device_, tunings_);
         copy.reset();
     }

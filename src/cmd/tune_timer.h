@@ -17,9 +17,10 @@ namespace ridge {
 class TuneTimer {
   public:
     // `tables` hold the operator's kernels. All but `c` must live on. last_cache_bytes: of the
-    // device. `before_copy` is called before each is made and may throw.
+    // device. `alive` is called while what is timed is made, and before each is bound; it may
+    // throw.
     TuneTimer(const Case& c, const Tables& tables, ThreadPool& pool, CaseDevice* device,
-              int64_t last_cache_bytes, const std::function<void()>& before_copy);
+              int64_t last_cache_bytes, std::function<void()> alive);
     TuneTimer(const TuneTimer&) = delete;
     TuneTimer& operator=(const TuneTimer&) = delete;
 
@@ -40,6 +41,7 @@ class TuneTimer {
     Tables tables_;
     ThreadPool& pool_;
     CaseDevice* device_;
+    const std::function<void()> alive_;
     std::vector<Tuning> tunings_;
     std::deque<CaseRun> copies_;
     size_t n_calls_ = 0;

@@ -45,6 +45,22 @@ TEST(CaseRun, sees_one_wrong_element) {
     EXPECT_EQ(fault.substr(0, 17), "row 2, column 4: ");
 }
 
+TEST(CaseRun, can_be_given_up_while_a_long_cache_is_filled) {
+    struct Enough {};
+    Case c{.op = Op::kAttention, .n_heads = 1, .n_kv_heads = 1, .d_head = 4};
+    c.sequences = {{.n_ctx = 5000, .n_rows = 1}};
+    c = finish_case(std::move(c));
+    int n_asked = 0;
+    CaseRun(c, test_seed(), [&] { n_asked++; });
+    EXPECT_GE(n_asked, 5000 / 256);
+    n_asked = 0;
+    EXPECT_THROW(CaseRun(c, test_seed(),
+                         [&] {
+                             if (++n_asked == 3) throw Enough();
+                         }),
+                 Enough);
+}
+
 // An op of every case is counted from what it is given as the case was from its description.
 TEST(Work, of_an_op_is_what_its_case_says) {
     Tables tables;
