@@ -339,12 +339,23 @@ class OpBench {
         const Json answer = peer.ask(request);
         PeerOpResult result;
         result.name = peer.name();
-        result.unfit = answer.value("unfit", "");
+        const auto has = [&](const char* field, bool (Json::*is)() const, const char* expected) {
+            const auto found = answer.find(field);
+            if (found == answer.end() || ((*found).*is)()) return found != answer.end();
+            throw Error("--peer {}: {}: its {} is {}, expected {}", peer.name(), c.name, field,
+                        printable(dump_json(*found), 80), expected);
+        };
+        if (has("unfit", &Json::is_string, "a string")) result.unfit = answer["unfit"];
         if (!result.unfit.empty()) return result;
-        result.variant = answer.value("variant", "");
-        result.n_bytes = answer.value("bytes", int64_t{0});
-        const auto error = answer.find("relative_l2");
-        result.relative_l2 = error != answer.end() && error->is_number() ? error->get<double>() : 1;
+        if (has("variant", &Json::is_string, "a string")) result.variant = answer["variant"];
+        if (has("bytes", &Json::is_number, "a number")) result.n_bytes = answer["bytes"];
+        if (!has("relative_l2", &Json::is_number, "a number")) {
+            throw Error(
+                "--peer {}: {}: it does not say relative_l2, how far its result is from the "
+                "equation's",
+                peer.name(), c.name);
+        }
+        result.relative_l2 = answer["relative_l2"];
         if (result.relative_l2 >= 0 && result.relative_l2 <= kPeerError) return result;
         throw Error("--peer {}: {}: its result is off by {:.2g} (relative L2), expected {} or less",
                     peer.name(), c.name, result.relative_l2, kPeerError);

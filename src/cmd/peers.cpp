@@ -108,6 +108,27 @@ std::vector<std::string> command_of(const std::string& name, const PeerOptions& 
     return command;
 }
 
+// Why the system finds no program to start: a file that is there may name another that is not.
+std::string not_found(const std::string& program) {
+    constexpr uint64_t kMaxScriptBytes = uint64_t{1} << 20;
+    if (program.find('/') == std::string::npos || file_kind(program) != FileKind::kRegular) {
+        return "no program " + printable(program);
+    }
+    std::string script;
+    try {
+        script = read_file(program, kMaxScriptBytes);
+    } catch (const Error&) {  // none that a person wrote
+    }
+    if (!script.starts_with("#!")) {
+        return fmt::format("{} is there, but not what loads it", printable(program));
+    }
+    const size_t begin = std::min(script.find_first_not_of(" \t", 2), script.size());
+    const std::string interpreter =
+        script.substr(begin, script.find_first_of(" \t\r\n", begin) - begin);
+    return fmt::format("{} is there, but not {}, which its first line names", printable(program),
+                       printable(interpreter));
+}
+
 }  // namespace
 
 struct Peer::State {
@@ -157,7 +178,7 @@ Peer::Peer(std::string name, const PeerOptions& options, PeerWork work, const Pe
     state_->time_limit_s = options.time_limit_s;
     state_->idle = std::move(idle);
     if (state_->talk == nullptr) {
-        throw Error("--peer {}: no program {}{}", name_, printable(command[0]),
+        throw Error("--peer {}: {}{}", name_, not_found(command[0]),
                     options.program.empty()
                         ? "; give a Python that has the peer's packages by --peer-python"
                         : "");
@@ -181,10 +202,14 @@ Peer::Peer(Peer&&) noexcept = default;
 Json Peer::ask(const Json& request) {
     const std::string text =
         state_->talk->ask(dump_json(request), state_->time_limit_s, kMaxAnswerBytes, state_->idle);
-    const std::string what = "--peer " + name_ + ": its answer";
-    Json answer = parse_json(text, what);
+    Json answer;
+    try {
+        answer = parse_json(text, "its answer");
+    } catch (const Error&) {  // what it wrote says more than where that is no JSON
+    }
     if (!answer.is_object()) {
-        throw Error("{} is {}, expected an object", what, printable(text, 80));
+        throw Error("--peer {}: its answer is {}, expected an object of JSON in a line", name_,
+                    text.empty() ? "an empty line" : printable(text, 80));
     }
     const auto error = answer.find("error");
     if (error == answer.end()) return answer;

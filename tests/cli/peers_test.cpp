@@ -145,6 +145,10 @@ TEST(Peers, that_are_missing_say_so_in_one_line) {
     expect_error({"bench", "-m", tiny_model(), "--peer", "torch,mlx", "--peer-program", "x"}, 2,
                  "--peer-program: expected one --peer");
     expect_error(bench("/absent/peer"), 1, "--peer fake: no program /absent/peer");
+    const std::string script = write_scratch("interpreted", "#! /absent/python -u\n");
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    expect_error(bench(script), 1,
+                 script + " is there, but not /absent/python, which its first line names");
     expect_error({"bench", "-m", tiny_model(), "--peer-program", "x"}, 2, "--peer");
     expect_error({"bench", "ops", "-m", tiny_model(), "--peer", "llama.cpp"}, 2,
                  "expected one of torch, torch.compile, jax, mlx");
@@ -161,12 +165,15 @@ TEST(Peers, that_fail_are_one_line) {
         {"model", R"(echo '{"error":"cannot read\u001b[31m it"}')", "--peer fake: cannot read"},
         {"test", "kill -9 $$", "--peer fake: ended by signal 9"},
         {"test", "sleep 100", "--peer fake: no answer within 1 s"},
-        {"test", "echo fast", "--peer fake: its answer"},
+        {"test", "echo fast", "--peer fake: its answer is fast, expected an object of JSON"},
+        {"test", "printf 'a\\033[31mb\\n'", "--peer fake: its answer is a\\x1b[31mb, expected"},
+        {"test", "head -c 9999 /dev/zero | tr '\\0' x; echo", "xxxxxxxx..., expected an object"},
+        {"test", "echo", "--peer fake: its answer is an empty line, expected an object"},
         {"test", "echo 17", "--peer fake: its answer is 17, expected an object"},
         {"test", "echo '{}'", "--peer fake: it took no ns, expected a number above 0"},
         {"test", R"(echo '{"ns":-5}')", "it took -5 ns, expected a number above 0"},
         {"test", R"(echo '{"ns":"5"}')", "it took \"5\" ns, expected a number above 0"},
-        {"test", R"(echo '{"ns":1e999}')", "--peer fake: its answer"},
+        {"test", R"(echo '{"ns":1e999}')", R"(--peer fake: its answer is {"ns":1e999}, expected)"},
     };
     for (const auto& fault : faults) {
         SCOPED_TRACE(fault.instead);
@@ -226,7 +233,12 @@ TEST(Peers, run_operators_too) {
 TEST(Peers, whose_operators_are_others_are_refused) {
     expect_error(ops(fake_peer("wrong", "op", R"(echo '{"bytes":1,"relative_l2":0.5}')")), 1,
                  "its result is off by 0.5 (relative L2), expected 0.05 or less");
-    expect_error(ops(fake_peer("silent", "op", R"(echo '{"bytes":1}')")), 1, "is off by 1 ");
+    expect_error(ops(fake_peer("silent", "op", R"(echo '{"bytes":1}')")), 1,
+                 "add: 1 rows x 256: it does not say relative_l2");
+    expect_error(ops(fake_peer("vague", "op", R"(echo '{"relative_l2":"small"}')")), 1,
+                 "its relative_l2 is \"small\", expected a number");
+    expect_error(ops(fake_peer("numbered", "op", R"(echo '{"unfit":3}')")), 1,
+                 "its unfit is 3, expected a string");
     const Result unfit =
         run(ops(fake_peer("unfit", "op", R"(echo '{"unfit":"add: has no such operator"}')")));
     EXPECT_EQ(unfit.status, 0) << unfit.err;
