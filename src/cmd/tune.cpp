@@ -82,6 +82,10 @@ bool parse(const std::vector<std::string>& arguments, TuneOptions& options) {
     line.flag("--show", "show what is kept for the device, and measure nothing", options.show);
     line.flag("--json", "print one JSON object, with every sample", options.json);
     line.flag("-q,--quiet", "nothing on standard error but errors", options.quiet);
+    for (const char* name : {"--model", "--cache-type-k", "--cache-type-v", "--op", "--n-depth",
+                             "--n-parallel", "--n-prompt", "--budget"}) {
+        line.at_most_one({"--show", name});  // which measures nothing, of any model
+    }
     if (!line.parse(arguments)) return false;
     set_tuning_folder(options.open);
     options.from_variables = line.from_variables();

@@ -112,7 +112,7 @@ std::vector<int64_t> parse_integers(std::string_view where, std::string_view tex
         std::string_view one = rest.substr(0, rest.find(','));
         std::optional<Range> range = read_range(one);
         if (!range || range->first < min || range->last > max) {
-            fail(where, one,
+            fail(where, one.empty() ? text : one,
                  fmt::format("whole numbers from {} to {} with commas between, or ranges as in "
                              "128-512+128 or 128-1024*2",
                              min, max));

@@ -264,6 +264,10 @@ TEST(Tune, refuses_what_it_does_not_know) {
     expect_error(tune({"-p", "0"}), 2, "--n-prompt \"0\"");
     expect_error({"tune", "--show", "--device", "abacus"}, 2,
                  "--device \"abacus\": expected one of");
+    for (const Arguments& measured :
+         {Arguments{"-m", "nosuch"}, {"--op", "matmul"}, {"-d", "7"}, {"--budget", "5"}}) {
+        expect_error(with({"tune", "--show"}, measured), 2, "tune: --show and --");
+    }
     expect_error(tune({"--device", "abacus"}), 2, "--device \"abacus\": expected one of");
     expect_error(with({"tune", "--show"}, kWhere), 1,
                  ", 2 threads yet; ridge tune -m MODEL measures it", with_cache("empty"));

@@ -91,6 +91,13 @@ TEST(Values, lists_of_integers_refuse_what_is_none) {
         EXPECT_EQ(message.rfind("-p \"", 0), 0u) << message;
         EXPECT_NE(message.find("from 0 to 4096"), std::string::npos) << message;
     }
+    for (const char* gap : {",", "1,", ",1", "1,,2"}) {
+        EXPECT_NE(usage_error([&] {
+                      parse_integers("-p", gap, 0, 4096);
+                  }).find("-p \"" + std::string(gap) + "\": expected"),
+                  std::string::npos)
+            << "what was written, not the empty part of it";
+    }
     for (const char* many : {"1-1001", "0-4096", "1-1000,1"}) {
         std::string message = usage_error([&] { parse_integers("-p", many, 0, 4096); });
         EXPECT_NE(message.find("at most 1000"), std::string::npos) << message;
