@@ -78,7 +78,7 @@ int Duel::n_faster() const {
 }
 
 bool Duel::is_win() const {
-    return ratio() >= kLeastGain &&
+    return ratio() >= kLeastGain && ratio() - spread() > 1 &&
            chance_of_heads(static_cast<int>(before.size()), n_faster()) <= kWinByChance;
 }
 

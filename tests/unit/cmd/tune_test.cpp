@@ -136,6 +136,19 @@ TEST(TuneSearch, a_gain_within_the_noise_is_no_win) {
     EXPECT_DOUBLE_EQ(chance_of_heads(3, 0), 1);
 }
 
+// Other programs made half of the rounds as fast again, a few slower: chance alone would hardly
+// give so many that are faster, and yet nothing is known of by how much.
+TEST(TuneSearch, a_gain_that_is_less_than_its_spread_is_no_win) {
+    Duel duel{std::vector<double>(30, 103), std::vector<double>(30, 100)};
+    for (size_t i = 0; i < 12; i++) duel.before[i] = 170;
+    for (size_t i = 12; i < 19; i++) duel.before[i] = 40;
+    EXPECT_EQ(duel.n_faster(), 23);
+    EXPECT_LT(chance_of_heads(30, 23), 0.01);
+    EXPECT_DOUBLE_EQ(duel.ratio(), 1.03);
+    EXPECT_GT(duel.spread(), 0.6);
+    EXPECT_FALSE(duel.is_win());
+}
+
 // Of machines on which all candidates take as long, seldom one says that another was faster.
 TEST(TuneSearch, equals_seldom_win) {
     Random random(test_seed(), 1);
