@@ -108,7 +108,11 @@ class Drawing {
 
     void choose_axes() {
         // To the right of where memory alone meets the highest arithmetic there is nothing new.
-        double x_min = 0.1, x_max = 2 * highest() / levels_.back()->rate;
+        // Where arithmetic is slow, as in plain C++ or beside other programs, the levels meet it
+        // farther to the left.
+        const double fastest = std::max(levels_.front()->rate, levels_.back()->rate);
+        double x_min = std::min(0.1, 0.5 * highest() / fastest);
+        double x_max = 2 * highest() / levels_.back()->rate;
         double y_min = x_min * levels_.back()->rate / 2;
         for (const Shown& one : shown_) {
             x_min = std::min(x_min, 0.7 * one.kernel->intensity);

@@ -51,8 +51,9 @@ class Terminal {
     ~Terminal();
 
     void send(const std::string& keys);
-    // Waits until `text` has come after what was waited for before; false after `seconds`.
-    bool wait_for(const std::string& text, double seconds = 20);
+    // Waits until `text` has come after what was waited for before; false after `seconds`, which
+    // are many, so that a machine that is busy does not decide.
+    bool wait_for(const std::string& text, double seconds = 300);
     int finish();  // the status, as Result has it
     const std::string& seen() const { return seen_; }
 

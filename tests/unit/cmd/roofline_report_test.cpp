@@ -167,5 +167,27 @@ TEST(RooflinePlot, without_a_model_shows_the_ceilings) {
     EXPECT_EQ(plot.lines.size(), 4u) << "two levels, two kinds of arithmetic";
 }
 
+// As in plain C++, or where arithmetic was disturbed more than memory.
+TEST(RooflinePlot, shows_every_level_also_where_arithmetic_is_slow) {
+    RooflineResult slow = some_result();
+    slow.steps.clear();
+    for (Ceiling& ceiling : slow.ceilings.list) {
+        if (ceiling.kind == CeilingKind::kArithmetic) ceiling.rate /= 1e4;
+    }
+    const Plot plot = roofline_plot(slow);
+    EXPECT_EQ(plot.lines.size(), 4u);
+    for (const char* level : {"L1 ", "memory "}) {
+        EXPECT_TRUE(std::any_of(plot.texts.begin(), plot.texts.end(), [&](const PlotText& text) {
+            return text.text.starts_with(level);
+        })) << level;
+    }
+    for (const PlotLine& line : plot.lines) {
+        for (const PlotPoint& at : line.points) {
+            EXPECT_GE(at.x, plot.x.min);
+            EXPECT_LE(at.x, plot.x.max);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace ridge
