@@ -89,4 +89,8 @@ void StepDump::finish(std::string step_name, std::span<const Token> tokens, int6
     finished_ = true;
 }
 
+size_t StepDump::n_files() const {
+    return entries_.size();
+}
+
 }  // namespace ridge

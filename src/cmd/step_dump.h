@@ -31,7 +31,7 @@ class StepDump {
     void finish(std::string step_name, std::span<const Token> tokens, int64_t first_position,
                 int n_sequences);
 
-    size_t n_files() const { return entries_.size(); }
+    size_t n_files() const;
 
   private:
     void remove_made() const;
