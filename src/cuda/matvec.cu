@@ -53,11 +53,13 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
     return plan;
 }
 
-// Of a row by chunks (Input::kByChunk), and rings of warps.
+// Of a single row (Input::kByWarp), and rings of warps.
 SharedPlan row_plan(int n_chunks, int n_sides, int n_warps, int scale_block, bool normed,
                     int ring_bytes) {
     SharedPlan plan{};
-    plan.inverses = behind(0, n_chunks * row_chunk_bytes(scale_block));
+    plan.starts = behind(0, n_chunks * (2 * kTileChunk));
+    plan.inverses =
+        behind(plan.starts, ceil_div(n_chunks, n_warps) * n_warps * (kTileChunk / scale_block) * 8);
     plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
     plan.sums = behind(plan.squares, normed ? n_warps * 4 : 0);
     plan.ring = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * 4);
@@ -114,6 +116,53 @@ class Feed {
     ChunkSource from_{};
 };
 
+// Adds the sums of chunks, which come in groups of kDepth: those of an octet in pairs and pairs of
+// pairs, then to the total.
+template <class Chunk, int kSides, int kDepth>
+class OctetSums {
+    static constexpr int kChunks = Chunk::kOctetChunks;
+    static_assert(Chunk::kBlock == 0 || kDepth % kChunks == 0 || kChunks == 2 * kDepth);
+
+  public:
+    // Chunk i of a group.
+    __device__ __forceinline__ void add(int side, int i, const float (&sums)[4],
+                                        float (&total)[4]) {
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            if (i % 2 == 0) {
+                pair_[side][c] = sums[c];
+                continue;
+            }
+            const float pair = pair_[side][c] + sums[c];
+            if constexpr (kChunks == 2) {
+                total[c] += pair;
+            } else if (kDepth == 4 ? i == 3 : is_second_) {
+                total[c] += first_[side][c] + pair;
+            } else {
+                first_[side][c] = pair;
+            }
+        }
+    }
+    __device__ __forceinline__ void next_group() {
+        if constexpr (kChunks == 2 * kDepth) is_second_ = !is_second_;
+    }
+    // Of an octet of which only the first group was there.
+    __device__ __forceinline__ void finish(float (&total)[kSides][4]) {
+        if constexpr (kChunks == 2 * kDepth) {
+            if (!is_second_) return;
+#pragma unroll
+            for (int side = 0; side < kSides; side++) {
+#pragma unroll
+                for (int c = 0; c < 4; c++) total[side][c] += first_[side][c];
+            }
+        }
+    }
+
+  private:
+    float pair_[kSides][4], first_[kSides][4];
+    bool is_second_ = false;
+};
+
 constexpr int kRoundThreads = 128;
 
 // round_rows: what warps multiply of several rows, once for all blocks of a matvec
@@ -129,7 +178,8 @@ __global__ void __launch_bounds__(kRoundThreads)
     rounder.run(index / kWarps);
 }
 
-template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm, bool kSingle>
+template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm, bool kSingle,
+          int kRounds>
 __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
     constexpr int kStartsOfChunk =  // floats
@@ -166,7 +216,8 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         load_before(a, target, before);
     };
     if constexpr (kSingle) {
-        const RowRounder<Chunk::kBlock, kWarps, Input::kSingle> rounder(a, shared, warp, lane);
+        const RowRounder<Chunk::kBlock, kWarps, Input::kSingle, kRounds> rounder(a, shared, warp,
+                                                                                 lane);
         begin();
         rounder.run(0);
     } else {
@@ -181,31 +232,45 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         const int next_unit = unit + static_cast<int>(gridDim.x);
         float total[kSides][4];
         clear(total);
-        auto multiply = [&](int i, int chunk) {
+        OctetSums<Chunk, kSides, kDepth> octet;
+        auto multiply = [&](int i, int chunk, bool is_there) {
             const uint4 x[2] = {x_lane[8 * chunk], x_lane[8 * chunk + 1]};
 #pragma unroll
             for (int side = 0; side < kSides; side++) {
-                ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk, lane,
-                                                         total[side]);
+                float sums[4] = {};
+                if constexpr (Chunk::kBlock == 0) {
+                    if (is_there) {
+                        ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
+                                                                 lane, total[side]);
+                    }
+                } else {
+                    if (is_there) {
+                        ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
+                                                                 lane, sums);
+                    }
+                    octet.add(side, i, sums, total[side]);
+                }
             }
         };
         for (int base = warp; base < n_chunks;) {
             if (base + (kDepth - 1) * kWarps < n_chunks) {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
-                    multiply(i, base + i * kWarps);
+                    multiply(i, base + i * kWarps, true);
                     feed.load(ring[i], i);
                 }
             } else {
 #pragma unroll
                 for (int i = 0; i < kDepth; i++) {
-                    if (base + i * kWarps < n_chunks) multiply(i, base + i * kWarps);
+                    multiply(i, base + i * kWarps, base + i * kWarps < n_chunks);
                     feed.load(ring[i], i);
                 }
             }
+            octet.next_group();
             base += kDepth * kWarps;
             if (base < n_chunks || next_unit < a.n_units) feed.next_group();
         }
+        octet.finish(total);
         if (kSingle ? t == 0 : 2 * t < a.n_rows) {
             Sums::put(of_unit + warp * Sums::kOfWarp + g * kColumns + 2 * t, total, inverse);
         }
@@ -273,40 +338,77 @@ void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_w
                      "matvec", a);
 }
 
-// Of a warp's ring, about: more delays the input, which comes behind what it asks for
-// (docs/kernels/matmul.md).
-constexpr int kRingBytes = 5200;
-// Chunks of more bytes come straight to registers.
-constexpr int kMostRingChunk = 1000;
-
 // By rings, where a multiprocessor has room for those of as many blocks as run on it.
-template <class Chunk, int kWarps, int kSides>
-bool launch_row(MatvecArgs& a, const Context& c) {
-    using Feed = RingFeed<Chunk, kWarps, kSides>;
-    constexpr int kStages = std::max(kRingBytes / Feed::kBytes, 3);
-    const SharedPlan plan = row_plan(a.geometry.n_chunks, kSides, kWarps, Chunk::kBlock,
-                                     a.norm != nullptr, kStages * Feed::kBytes);
+template <class Chunk, class S>
+bool launch_row_shape(MatvecArgs& a, const Context& c) {
+    const SharedPlan plan = row_plan(a.geometry.n_chunks, S::kSides, S::kWarps, Chunk::kBlock,
+                                     a.norm != nullptr, S::kStages * S::kChunks * Chunk::kBytes);
     if (plan.n_bytes > c.shared_bytes_a_block ||
-        blocks_an_sm(c, plan.n_bytes, 16 / kWarps) < 16 / kWarps) {
+        blocks_an_sm(c, plan.n_bytes, 16 / S::kWarps) < 16 / S::kWarps) {
         return false;
     }
     a.plan = plan;
-    launch_blocks(a, c, matvec_row_kernel<Chunk, kWarps, kSides, kStages>, kWarps);
+    launch_blocks(a, c, matvec_row_kernel<Chunk, S>, S::kWarps);
     return true;
+}
+// Of the shapes that there are kernels for.
+template <class Chunk, int kWarps, int kSides>
+bool launch_row(MatvecArgs& a, const Context& c) {
+    constexpr bool kIsLarge = Chunk::kBytes > 1000;  // comes to registers as fast
+    if (!a.has_eights) return false;
+    const int n = a.geometry.n_chunks;
+    if (n == 4 * kWarps) {
+        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 1>>(a, c);
+    }
+    if constexpr (kWarps == 16) {
+        if (n == 8 * kWarps) {
+            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
+        }
+        if constexpr (!kIsLarge) {
+            if (n <= 12 * kWarps) {
+                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 3>>(a, c);
+            }
+        }
+    } else if constexpr (!kIsLarge) {
+        if (n == 5 * kWarps) {
+            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 2>>(a, c);
+        }
+    }
+    return false;
+}
+
+// Of a row that comes to registers, for its rounds (RowRounder).
+template <class Chunk, int kWarps, int kSides, int kDepth>
+void launch_single(const MatvecArgs& a, const Context& c) {
+    constexpr int kBlocksAnSm = 16 / kWarps;
+    constexpr bool kIsCompiledFor = Chunk::kBlock == 0 || Chunk::kBytes > 1000;
+    const int n_rounds = ceil_div(a.geometry.n_chunks, kWarps * kRoundChunks);
+    if constexpr (kIsCompiledFor) {
+        auto launch = [&](auto kernel) { launch_blocks(a, c, kernel, kWarps); };
+        if (a.has_eights && n_rounds == 1)
+            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 1>);
+        if (a.has_eights && n_rounds == 2)
+            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 2>);
+        if (a.has_eights && n_rounds == 3)
+            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 3>);
+    }
+    launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 0>, kWarps);
 }
 
 template <class Chunk, int kWarps, int kSides, bool kSingle>
 void launch_shape(MatvecArgs& a, const Context& c) {
     a.excess = Chunk::excess(false, a.geometry.kind.offset);
     a.upper_excess = Chunk::excess(true, a.geometry.kind.offset);
-    if constexpr (kSingle && Chunk::kBytes <= kMostRingChunk) {
+    if constexpr (kSingle && Chunk::kBlock > 0) {
         if (launch_row<Chunk, kWarps, kSides>(a, c)) return;
     }
     // As many chunks on their way as registers have room for.
-    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 12) ? 4 : 2;
+    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 11) ? 4 : 2;
     a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
                          a.norm != nullptr);
-    if constexpr (!kSingle) {
+    if constexpr (kSingle) {
+        launch_single<Chunk, kWarps, kSides, kDepth>(a, c);
+    } else {
         CHECK(a.plan.sums <= kRoundedBytes);
         a.rounded = c.rounded_rows;
         const auto round_kernel = round_rows_kernel<Chunk::kBlock, kWarps>;
@@ -314,8 +416,9 @@ void launch_shape(MatvecArgs& a, const Context& c) {
         launch_dependent(c, round_kernel,
                          dim3(static_cast<unsigned>(a.n_rows * kWarps * 32 / kRoundThreads)),
                          kRoundThreads, 0, "rounding rows", a);
+        launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, 16 / kWarps, false, 0>,
+                      kWarps);
     }
-    launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, 16 / kWarps, kSingle>, kWarps);
 }
 
 template <class Chunk, bool kSingle>

@@ -21,13 +21,9 @@ constexpr int kRoundChunks = 4;  // of x that a warp fetches at a time: a lane e
 enum class Input : uint8_t {
     kSeveral,  // up to eight, one behind the other
     kSingle,   // one
-    kByChunk,  // one, chunk by chunk: x, then what sums of its blocks begin with, {lower, 0, upper,
-               // 0}
+    kByWarp,   // one; what sums begin with lies warp by warp, of two blocks {lower, lower, upper,
+               // upper}
 };
-// Bytes of a chunk with kByChunk; block: elements that share a scale, 0 where none do.
-constexpr int row_chunk_bytes(int block) {
-    return 2 * kTileChunk + (block == 0 ? 0 : kTileChunk / block * 16);
-}
 
 // Shared memory of a block, in bytes from its beginning; computed on the host, as all is that
 // threads would compute alike.
@@ -35,8 +31,8 @@ struct SharedPlan {
     // x [n_rows][pitch] at 0. Starts, of the blocks that share a scale: of one row [blocks] float2,
     // else [blocks][4] float4. Inverse powers of warps' rows [n_warps][kColumns], and their squares
     // [n_rows][n_warps]. Sums of warps [2][n_warps][n_sides][kTileRows][kColumns].
-    // With Input::kByChunk: [n_chunks][row_chunk_bytes] at 0, no starts, sums of one column, and
-    // behind them warps' rings.
+    // With Input::kByWarp: starts [n_warps][chunks of a warp][pairs of blocks] float4, sums of one
+    // column, and behind them warps' rings.
     int pitch, starts, inverses, squares, sums, ring, n_bytes;
 };
 
@@ -108,8 +104,9 @@ struct Eight {
 // `norm` where x is normed, and times a power of two, by which the greatest of them stays below
 // 2^15. Beside it the inverse power; where x is normed the sum of squares; and what sums over each
 // `block` elements begin with: -excess times that of x. Zeros stand behind the last column.
-// `room`: where the first of the plan lies, in shared memory of a single row.
-template <int block, int kWarps, Input kInput>
+// `room`: where the first of the plan lies, in shared memory of a single row. kRounds: of a row
+// that has_eights, at least as many as any warp has; 0: of any row.
+template <int block, int kWarps, Input kInput, int kRounds = 0>
 class RowRounder {
   public:
     __device__ RowRounder(const MatvecArgs& a, uint8_t* room, int warp, int lane)
@@ -128,7 +125,9 @@ class RowRounder {
         }
     }
     __device__ void run(int row) const {
-        if (n_rounds_ <= 0) {  // a warp that multiplies nothing
+        if constexpr (kRounds > 0) {
+            take<kRounds>(row);
+        } else if (n_rounds_ <= 0) {  // a warp that multiplies nothing
             place_inverse(row, 0), place_square(row, 0);
         } else if (!a_.has_eights) {
             take_any(row);
@@ -157,17 +156,17 @@ class RowRounder {
         return k_ + round * (kWarps * kRoundChunks * kTileChunk);
     }
     // A row of up to kRounds rounds that has_eights.
-    template <int kRounds>
+    template <int kHeld>
     __device__ __forceinline__ void take(int row) const {
-        Eight x[kRounds];
+        Eight x[kHeld];
 #pragma unroll
-        for (int round = 0; round < kRounds; round++) {
+        for (int round = 0; round < kHeld; round++) {
             const int k = k_of(round);
             if (k < a_.d_in) x[round].load(a_.x + row * a_.x_stride + k);
         }
         float square = 0, greatest = 0;
 #pragma unroll
-        for (int round = 0; round < kRounds; round++) {
+        for (int round = 0; round < kHeld; round++) {
             Eight norm;
             if (round == 0) {
                 norm = first_norm_;
@@ -178,8 +177,8 @@ class RowRounder {
         }
         const float power = power_for(row, greatest);
 #pragma unroll
-        for (int round = 0; round < kRounds; round++) {
-            if (round < n_rounds_) place(row, round, x[round], power);
+        for (int round = 0; round < kHeld; round++) {
+            if (kRounds > 0 || round < n_rounds_) place(row, round, x[round], power);
         }
         add_squares(row, square);
     }
@@ -265,10 +264,7 @@ class RowRounder {
         const int k = k_of(round);
         const bool is_there = k < a_.geometry.n_chunks * kTileChunk;
         if (is_there) {
-            auto* to =
-                kInput == Input::kByChunk
-                    ? reinterpret_cast<uint2*>(of_chunk(k)) + quad_place(k % kTileChunk / 4)
-                    : reinterpret_cast<uint2*>(room_ + row * a_.plan.pitch) + quad_place(k / 4);
+            auto* to = reinterpret_cast<uint2*>(room_ + row * a_.plan.pitch) + quad_place(k / 4);
             to[0] = make_uint2(words[0], words[1]);
             to[4] = make_uint2(words[2], words[3]);  // quad_place of the next, which is odd
         }
@@ -284,24 +280,24 @@ class RowRounder {
             constexpr int kLanes = block / 8;
             if (is_there && lane_ % kLanes < 2) {
                 const bool upper = lane_ % kLanes == 1;
-                place_start(row, k, upper, -(upper ? a_.upper_excess : a_.excess) * sum);
+                place_start(row, round, upper, -(upper ? a_.upper_excess : a_.excess) * sum);
             }
         }
     }
-    __device__ uint8_t* of_chunk(int k) const {
-        return room_ + k / kTileChunk * row_chunk_bytes(block);
-    }
-    __device__ __forceinline__ void place_start(int row, int k, bool upper, float start) const {
-        if constexpr (kInput == Input::kByChunk) {
-            reinterpret_cast<float2*>(
-                of_chunk(k) + 2 * kTileChunk)[k % kTileChunk / block * 2 + (upper ? 1 : 0)] =
-                make_float2(start, 0);
+    __device__ __forceinline__ void place_start(int row, int round, bool upper, float start) const {
+        const int k = k_of(round);
+        int at = 0;
+        if constexpr (kInput == Input::kByWarp) {
+            const int of_warp = (a_.geometry.n_chunks + kWarps - 1) / kWarps,
+                      chunk = warp_ * of_warp + round * kRoundChunks + lane_ / 8,
+                      number = chunk * (kTileChunk / block) + k % kTileChunk / block;
+            at = number / 2 * 4 + (upper ? 2 : 0) + number % 2;
+        } else if constexpr (kInput == Input::kSingle) {
+            at = 2 * (k / block) + (upper ? 1 : 0);
         } else {
-            const int at = kInput == Input::kSingle
-                               ? 2 * (k / block) + (upper ? 1 : 0)
-                               : (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
-            reinterpret_cast<float*>(room_ + a_.plan.starts)[at] = start;
+            at = (k / block * 4 + row / 2) * 4 + (upper ? 2 : 0) + row % 2;
         }
+        reinterpret_cast<float*>(room_ + a_.plan.starts)[at] = start;
     }
 
     const MatvecArgs& a_;

@@ -76,11 +76,11 @@ struct WarpSums {
         }
     }
     // A lane's of the only column, of rows g and g + 8.
-    __device__ static void put_row(float* mine, const float (&total)[kSides][4], float inverse) {
+    __device__ static void put_row(float* mine, const float (&total)[kSides][2], float inverse) {
 #pragma unroll
         for (int side = 0; side < kSides; side++, mine += kOfSide) {
             mine[0] = total[side][0] * inverse;
-            mine[8] = total[side][2] * (1.0f / Chunk::kUpper) * inverse;
+            mine[8] = total[side][1] * (1.0f / Chunk::kUpper) * inverse;
         }
     }
     // A product, and where sides are two weights the second one's. Rows of a pair of tiles lie one

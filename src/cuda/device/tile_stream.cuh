@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <climits>
 #include <cstdint>
 
 #include "cuda/device/fragments.cuh"
@@ -76,8 +78,7 @@ __device__ inline void load_codes(ChunkCodes<kCodes>& c, const uint8_t* codes, c
     }
 }
 
-// The same from shared memory, at the addresses of the chunk's codes and high bits; of those that
-// come that way (cuda/matvec.cu).
+// The same from shared memory, at the addresses of the chunk's codes and high bits.
 __device__ inline void take_codes(ChunkCodes<Codes::kFour>& c, SharedAddress codes, SharedAddress,
                                   int lane) {
     load_shared(c.w, codes + 16 * lane);
@@ -90,24 +91,22 @@ __device__ inline void take_codes(ChunkCodes<Codes::kSix>& c, SharedAddress code
                                   SharedAddress high, int lane) {
     load_shared(c.w, codes + 16 * lane), load_shared(c.h, high + 8 * lane);
 }
-// Scales of a chunk for rows g and g + 8, and what they make of the sums of a block: `sums`, of
-// each row's two columns, began at -excess * x, x being the column's sum over the block's elements
-// and excess what codes have too much (start), so that
-//   total += scale * sums + add * x
-// of row g + 8 kUpper times (tile_codes.cuh). PerStart is kUpper / -excess; formats that add
-// something have no offset, so that the excess is kBias.
-struct PerStart {
-    float lower, upper;
+__device__ inline void take_codes(ChunkCodes<Codes::kEight>& c, SharedAddress codes, SharedAddress,
+                                  int lane) {
+    load_shared(c.w[0], codes + 16 * lane), load_shared(c.w[1], codes + 512 + 16 * lane);
+}
+
+// What a block's sums are multiplied by, and what is added; of row g + 8 kUpper times what is
+// (tile_codes.cuh). Sums began with a start, -excess * x, x being the column's sum over the block's
+// elements and excess what codes have too much, so that
+//   total += scale * sums + add * start
+// Formats that add something have no offset: their excess is kBias, add what is added / -kBias.
+struct BlockScale {
+    float lower, upper, add_lower, add_upper;
 };
-__device__ inline void add_scaled_sums(float scale, const float* sums, float* total) {
-    total[0] = fmaf(scale, sums[0], total[0]);
-    total[1] = fmaf(scale, sums[1], total[1]);
-}
-__device__ inline void add_scaled_sums(float scale, float add_per_start, const float* sums,
-                                       const float* start, float* total) {
-    total[0] = fmaf(add_per_start, start[0], fmaf(scale, sums[0], total[0]));
-    total[1] = fmaf(add_per_start, start[1], fmaf(scale, sums[1], total[1]));
-}
+struct PerStart {
+    float lower, upper;  // kUpper / -kBias
+};
 
 // Elements along k that share a scale.
 constexpr int scale_block_of(Scales scales) {
@@ -128,15 +127,15 @@ struct ChunkSource {
 };
 constexpr int kSourceStep = 512 / kTileChunk;  // chunks
 
-// Where the sixteen bytes lie that a lane brings of what a chunk has beside its codes, its side:
-// from the part's beginning for a warp's first chunk, and on from there to its next; in bytes.
+// By way of shared memory a warp's chunks come in stages of kOf. A piece of sixteen bytes of what
+// they have beside their codes, their sides: of which of a stage's chunks it is, where it lies from
+// the part's beginning on for a warp's first stage, and how far on that of the next is; in bytes.
 struct SideSource {
-    int first, step;
+    int chunk, first, step;
 };
 
 // Of a kind of scales, and where they are groups of their type. kBlock: elements that share a
-// scale; apply(): block `block` of the chunk's, sums[0], sums[1] and total[0], total[1] of row g,
-// the others of row g + 8.
+// scale; of_block(): those of rows g and g + 8; kAdds: whether something is added.
 template <Scales kScales, class T = void>
 struct StreamedScales;
 
@@ -167,21 +166,30 @@ struct ScalePlanes {
         }
     }
 
-    // The side of a chunk in shared memory: scales, then what its super-block shares.
+    // In shared memory: scales of a stage's chunks, then what their super-blocks share.
     static constexpr int kSideBytes = scale_bytes(kScales) + super_bytes(kScales);
-    template <int kWarps>
+    template <int kWarps, int kOf>
     __device__ static SideSource side_source(const TileGeometry& g, int warp, int at) {
         constexpr int kSmallBytes = scale_bytes(kScales), kSuperBytes = super_bytes(kScales);
         static_assert(kWarps % 4 == 0);
-        if (!kHasSuper || at < kSmallBytes) {
-            return {g.scales + warp * kSmallBytes + at, kWarps * kSmallBytes};
+        if (!kHasSuper || at < kOf * kSmallBytes) {
+            const int chunk = at / kSmallBytes;
+            return {chunk, g.scales + (warp + chunk * kWarps) * kSmallBytes + at % kSmallBytes,
+                    kOf * kWarps * kSmallBytes};
         }
-        return {g.supers + warp / 4 * kSuperBytes + at - kSmallBytes, kWarps / 4 * kSuperBytes};
+        at -= kOf * kSmallBytes;
+        const int chunk = at / std::max(kSuperBytes, 1);
+        return {chunk,
+                g.supers + (warp + chunk * kWarps) / 4 * kSuperBytes + at - chunk * kSuperBytes,
+                kOf * kWarps / 4 * kSuperBytes};
     }
-    __device__ void take(SharedAddress side, int lane) {
-        load_shared(small, side + lane / 4 * kSmall);
+    // Of chunk `chunk` of the stage, of rows g and g + 8.
+    template <int kOf>
+    __device__ void take(SharedAddress sides, int chunk, int row) {
+        load_shared(small, sides + chunk * scale_bytes(kScales) + row * kSmall);
         if constexpr (kHasSuper) {
-            load_shared(super, side + scale_bytes(kScales) + lane / 4 * kSuper);
+            load_shared(super, sides + kOf * scale_bytes(kScales) + chunk * super_bytes(kScales) +
+                                   row * kSuper);
         }
     }
 };
@@ -189,6 +197,7 @@ struct ScalePlanes {
 template <>
 struct StreamedScales<Scales::kNone> {
     static constexpr int kBlock = 0, kRegisters = 0;
+    static constexpr bool kAdds = false;
     __device__ static void open(ChunkSource&, const uint8_t*, const TileGeometry&, int, int) {}
     __device__ void load(const ChunkSource&, int, bool) {}
 
@@ -198,23 +207,21 @@ struct StreamedScales<Scales::kNone> {
 template <>
 struct StreamedScales<Scales::kSmall> : ScalePlanes<Scales::kSmall, uint2> {
     // small: row g: blocks 0, 1; row g + 8
-    __device__ void apply(int block, PerStart, const float (&)[4], const float (&sums)[4],
-                          float (&total)[4]) const {
+    static constexpr bool kAdds = false;
+    __device__ BlockScale of_block(int block, PerStart) const {
         const float2 a = floats_of_f16(small.x), b = floats_of_f16(small.y);
-        add_scaled_sums(block == 0 ? a.x : a.y, sums, total);
-        add_scaled_sums(block == 0 ? b.x : b.y, sums + 2, total + 2);
+        return {block == 0 ? a.x : a.y, block == 0 ? b.x : b.y, 0, 0};
     }
 };
 
 template <>
 struct StreamedScales<Scales::kSmallMin> : ScalePlanes<Scales::kSmallMin, uint4> {
     // small: row g: d, m of block 0, of block 1; row g + 8
-    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
-                          const float (&sums)[4], float (&total)[4]) const {
+    static constexpr bool kAdds = true;
+    __device__ BlockScale of_block(int block, PerStart per_start) const {
         const float2 a = floats_of_f16(block == 0 ? small.x : small.y),
                      b = floats_of_f16(block == 0 ? small.z : small.w);
-        add_scaled_sums(a.x, a.y * per_start.lower, sums, start, total);
-        add_scaled_sums(b.x, b.y * per_start.upper, sums + 2, start, total + 2);
+        return {a.x, b.x, a.y * per_start.lower, b.y * per_start.upper};
     }
 };
 
@@ -222,14 +229,12 @@ template <>
 struct StreamedScales<Scales::kSuper> : ScalePlanes<Scales::kSuper, uint2, uint2> {
     // small: row g: scale, min of block 0, of block 1; row g + 8
     // super: row g: d, dmin; row g + 8
-    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
-                          const float (&sums)[4], float (&total)[4]) const {
+    static constexpr bool kAdds = true;
+    __device__ BlockScale of_block(int block, PerStart per_start) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
         const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
-        add_scaled_sums(a.x * byte_of(small.x, 2 * block), min_a * byte_of(small.x, 2 * block + 1),
-                        sums, start, total);
-        add_scaled_sums(b.x * byte_of(small.y, 2 * block), min_b * byte_of(small.y, 2 * block + 1),
-                        sums + 2, start, total + 2);
+        return {a.x * byte_of(small.x, 2 * block), b.x * byte_of(small.y, 2 * block),
+                min_a * byte_of(small.x, 2 * block + 1), min_b * byte_of(small.y, 2 * block + 1)};
     }
 };
 
@@ -237,11 +242,10 @@ template <>
 struct StreamedScales<Scales::kSuper16> : ScalePlanes<Scales::kSuper16, uint2, uint32_t> {
     // small: row g: scales of the four mma; row g + 8
     // super: d of row g, of row g + 8
-    __device__ void apply(int block, PerStart, const float (&)[4], const float (&sums)[4],
-                          float (&total)[4]) const {
+    static constexpr bool kAdds = false;
+    __device__ BlockScale of_block(int block, PerStart) const {
         const float2 d = floats_of_f16(super);
-        add_scaled_sums(d.x * signed_byte_of(small.x, block), sums, total);
-        add_scaled_sums(d.y * signed_byte_of(small.y, block), sums + 2, total + 2);
+        return {d.x * signed_byte_of(small.x, block), d.y * signed_byte_of(small.y, block), 0, 0};
     }
 };
 
@@ -249,17 +253,15 @@ template <>
 struct StreamedScales<Scales::kSuper16Min> : ScalePlanes<Scales::kSuper16Min, uint4, uint2> {
     // small: row g: scale, min of the four mma; row g + 8
     // super: row g: d, dmin; row g + 8
-    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
-                          const float (&sums)[4], float (&total)[4]) const {
+    static constexpr bool kAdds = true;
+    __device__ BlockScale of_block(int block, PerStart per_start) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
         const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
         const uint32_t first = block < 2 ? small.x : small.y,
                        second = block < 2 ? small.z : small.w;
         const int at = block % 2 * 2;
-        add_scaled_sums(a.x * byte_of(first, at), min_a * byte_of(first, at + 1), sums, start,
-                        total);
-        add_scaled_sums(b.x * byte_of(second, at), min_b * byte_of(second, at + 1), sums + 2, start,
-                        total + 2);
+        return {a.x * byte_of(first, at), b.x * byte_of(second, at), min_a * byte_of(first, at + 1),
+                min_b * byte_of(second, at + 1)};
     }
 };
 
@@ -286,32 +288,35 @@ struct StreamedScales<Scales::kGroup, T> {
     // Of both blocks, also where they share a group.
     static constexpr int kGroupBytes = 8 * static_cast<int>(sizeof(Pair)),
                          kSideBytes = 2 * kGroupBytes;
-    template <int kWarps>
+    template <int kWarps, int kOf>
     __device__ static SideSource side_source(const TileGeometry& g, int warp, int at) {
-        const int group = (warp * kTileChunk + at / kGroupBytes * 32) / g.group_size;
-        return {g.scales + group * kGroupBytes + at % kGroupBytes,
-                kWarps * kTileChunk / g.group_size * kGroupBytes};
+        const int chunk = at / kSideBytes, block = at % kSideBytes / kGroupBytes,
+                  group = ((warp + chunk * kWarps) * kTileChunk + block * 32) / g.group_size;
+        return {chunk, g.scales + group * kGroupBytes + at % kGroupBytes,
+                kOf * kWarps * kTileChunk / g.group_size * kGroupBytes};
     }
-    __device__ void take(SharedAddress side, int lane) {
-        const SharedAddress at = side + lane / 4 * static_cast<uint32_t>(sizeof(Pair));
+    template <int kOf>
+    __device__ void take(SharedAddress sides, int chunk, int row) {
+        const SharedAddress at =
+            sides + chunk * kSideBytes + row * static_cast<uint32_t>(sizeof(Pair));
         load_shared(w[0], at), load_shared(w[1], at + kGroupBytes);
     }
-    __device__ void apply(int block, PerStart per_start, const float (&start)[4],
-                          const float (&sums)[4], float (&total)[4]) const {
+    static constexpr bool kAdds = true;
+    __device__ BlockScale of_block(int block, PerStart per_start) const {
         T of_block[4];
-        memcpy(of_block, &w[block], sizeof of_block);
-        add_scaled_sums(group_number(of_block[0]), group_number(of_block[1]) * per_start.lower,
-                        sums, start, total);
-        add_scaled_sums(group_number(of_block[2]), group_number(of_block[3]) * per_start.upper,
-                        sums + 2, start, total + 2);
+        memcpy(of_block, block == 0 ? &w[0] : &w[1], sizeof of_block);
+        return {group_number(of_block[0]), group_number(of_block[2]),
+                group_number(of_block[1]) * per_start.lower,
+                group_number(of_block[3]) * per_start.upper};
     }
 };
 
 // A chunk as a warp holds it.
 template <Codes kCodes, Scales kScales, class T = void>
 struct StreamedChunk {
-    using Scaling = StreamedScales<kScales, T>;
-    static constexpr int kBlock = Scaling::kBlock;
+    using OfCodes = ChunkCodes<kCodes>;
+    using OfScales = StreamedScales<kScales, T>;
+    static constexpr int kBlock = OfScales::kBlock;
     static constexpr int kUpper = ChunkCodes<kCodes>::kUpper;
     // Whether products are multiplied by the powers of the weight's rows.
     static constexpr bool kHasPowers = kCodes == Codes::kF16;
@@ -321,9 +326,9 @@ struct StreamedChunk {
     }
 
     ChunkCodes<kCodes> codes;
-    Scaling scales;
+    OfScales scales;
     static constexpr int kRegisters =
-        (code_bytes(kCodes) + high_bytes(kCodes)) / 128 + Scaling::kRegisters;
+        (code_bytes(kCodes) + high_bytes(kCodes)) / 128 + OfScales::kRegisters;
 
     // Chunk `chunk` of a part, and the ones behind it.
     __device__ static ChunkSource open(const uint8_t* part, const TileGeometry& g, int chunk,
@@ -331,7 +336,7 @@ struct StreamedChunk {
         ChunkSource from{};
         from.codes = part + chunk * code_bytes(kCodes) + 16 * lane;
         from.high = part + g.high + chunk * high_bytes(kCodes) + high_bytes(kCodes) / 32 * lane;
-        Scaling::open(from, part, g, chunk, lane);
+        OfScales::open(from, part, g, chunk, lane);
         return from;
     }
     // From a chunk to one that is n_chunks, a multiple of a step, behind it, in a part that lies
@@ -351,33 +356,32 @@ struct StreamedChunk {
         scales.load(from, apart, wanted);
     }
 
-    // In shared memory: codes, high bits, and the side that scales have.
+    // By way of shared memory: codes of kOf chunks, their high bits, and the sides of scales.
     static constexpr int kCodeBytes = code_bytes(kCodes), kHighBytes = high_bytes(kCodes),
-                         kSideBytes = kHighBytes + Scaling::kSideBytes,
+                         kSideBytes = kHighBytes + OfScales::kSideBytes,
                          kBytes = kCodeBytes + kSideBytes;
-    static_assert(kSideBytes % 16 == 0 && kSideBytes <= 32 * 16);
 
-    // Of a lane, of the chunks warp, warp + kWarps and so on of a part. A multiple of 512 elements
-    // is from one to the next, so that scales are a constant distance apart.
-    template <int kWarps>
-    __device__ static SideSource side_source(const TileGeometry& g, int warp, int lane) {
+    // Piece `piece` of the sides of chunks warp, warp + kWarps and so on of a part. A multiple of
+    // 512 elements is from one to the next, so that scales are a constant distance apart. Behind
+    // the last piece there is one of a chunk that no part has.
+    template <int kWarps, int kOf>
+    __device__ static SideSource side_source(const TileGeometry& g, int warp, int piece) {
         static_assert(kWarps % kSourceStep == 0);
-        const int at = 16 * lane;
-        if (at < kHighBytes) return {g.high + warp * kHighBytes + at, kWarps * kHighBytes};
-        return Scaling::template side_source<kWarps>(g, warp, at - kHighBytes);
+        const int at = 16 * piece;
+        if (at >= kOf * kSideBytes) return {INT_MAX / kWarps, 0, 0};
+        if (at < kOf * kHighBytes) {
+            const int chunk = at / std::max(kHighBytes, 1);
+            return {chunk, g.high + warp * kHighBytes + at + chunk * (kWarps - 1) * kHighBytes,
+                    kOf * kWarps * kHighBytes};
+        }
+        return OfScales::template side_source<kWarps, kOf>(g, warp, at - kOf * kHighBytes);
     }
-    // Brings the lane's bytes to shared memory. to: the chunk's place, 16 * lane added; has_side:
-    // whether 16 * lane is within a side.
-    __device__ static void copy(SharedAddress to, const uint8_t* of_codes, const uint8_t* of_side,
-                                bool has_side) {
-#pragma unroll
-        for (int i = 0; i < kCodeBytes; i += 512) copy_async(to + i, of_codes + i);
-        if (has_side) copy_async(to + kCodeBytes, of_side);
-    }
-    __device__ void take(SharedAddress from, int lane) {
-        take_codes(codes, from, from + kCodeBytes, lane);
-        scales.take(from + kCodeBytes + kHighBytes, lane);
-    }
+
+    // Eight blocks along k that each have a scale, an octet: chunks 4 i to 4 i + 3 of a warp's, or
+    // 2 i and 2 i + 1. Their sums are added in pairs, pairs of pairs and so on, so that it does not
+    // matter whether a thread has the sums of all or of two of them; octets' then in their order.
+    static constexpr int kBlocks = kBlock == 0 ? 1 : kTileChunk / std::max(kBlock, 1),
+                         kOctetChunks = kBlock == 0 ? 1 : 8 / kBlocks;
 
     // What the sums of block `block` of the chunk begin with, in columns 2 t and 2 t + 1 of a lower
     // and of an upper row: starts are [block] {lower, upper} of a single row, else
@@ -393,36 +397,12 @@ struct StreamedChunk {
         }
     }
 
-    // total += the chunk's 16 rows times the columns of x, kUpper times of the upper rows. x: the
-    // lane's sixteen elements of its column; starts: of the chunk's blocks.
+    // total = 16 rows of the chunk times the columns of x, kUpper times of the upper rows; without
+    // scales, total += that. x: the lane's sixteen elements of its column; starts: of the chunk's
+    // blocks.
     template <bool kSingle>
-    __device__ void multiply(const uint4 (&x)[2], const float* starts, int lane,
-                             float (&total)[4]) const {
-        multiply_from(
-            x, [&](int block, float(&to)[4]) { load_start<kSingle>(starts, block, lane, to); },
-            total);
-    }
-    // The same of the chunk of a single row that lies at an address in shared memory
-    // (Input::kByChunk): its first column, total[0] and total[2] of the lanes t = 0, are the row's.
-    __device__ void multiply_row(SharedAddress row, int lane, float (&total)[4]) const {
-        uint4 x[2];
-        load_shared(x[0], row + 32 * (lane % 4)), load_shared(x[1], row + 32 * (lane % 4) + 16);
-        multiply_from(
-            x,
-            [&](int block, float(&to)[4]) {
-                uint4 start;
-                load_shared(start, row + 2 * kTileChunk + 16 * block);
-                to[0] = __uint_as_float(start.x), to[1] = __uint_as_float(start.y);
-                to[2] = __uint_as_float(start.z), to[3] = __uint_as_float(start.w);
-            },
-            total);
-    }
-
-  private:
-    // load_start(block, to): what the sums of a block begin with.
-    template <class LoadStart>
-    __device__ __forceinline__ void multiply_from(const uint4 (&x)[2], LoadStart load_start_of,
-                                                  float (&total)[4]) const {
+    __device__ __forceinline__ void multiply(const uint4 (&x)[2], const float* starts, int lane,
+                                             float (&total)[4]) const {
         auto multiply_sixteen = [&](int m, float(&to)[4]) {
             const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
             uint32_t operand[4];
@@ -433,29 +413,51 @@ struct StreamedChunk {
 #pragma unroll
             for (int m = 0; m < 4; m++) multiply_sixteen(m, total);
         } else {
-            constexpr int kMmas = kBlock / 16, kBlocks = 4 / kMmas;
-            constexpr float kPerBias = -1.0f / ChunkCodes<kCodes>::kBias;
-            constexpr PerStart kPerStart{kPerBias, kUpper * kPerBias};
+            constexpr int kMmas = kBlock / 16;
             float starts_of[kBlocks][4], sums[kBlocks][4];
 #pragma unroll
             for (int block = 0; block < kBlocks; block++) {
-                load_start_of(block, starts_of[block]);
+                load_start<kSingle>(starts, block, lane, starts_of[block]);
 #pragma unroll
-                for (int i = 0; i < 4; i++) sums[block][i] = starts_of[block][i];
+                for (int c = 0; c < 4; c++) sums[block][c] = starts_of[block][c];
             }
 #pragma unroll
-            for (int i = 0; i < kMmas; i++) {
+            for (int m = 0; m < kMmas; m++) {
 #pragma unroll
                 for (int block = 0; block < kBlocks; block++) {
-                    multiply_sixteen(block * kMmas + i, sums[block]);
+                    multiply_sixteen(block * kMmas + m, sums[block]);
                 }
             }
 #pragma unroll
-            for (int block = 0; block < kBlocks; block++) {
-                scales.apply(block, kPerStart, starts_of[block], sums[block], total);
+            for (int block = 0; block < kBlocks; block += 2) {
+                const BlockScale a = scales.of_block(block, kPerStart),
+                                 b = scales.of_block(block + 1, kPerStart);
+#pragma unroll
+                for (int c = 0; c < 4; c++) {
+                    const bool lower = c < 2;
+                    const float pair = scaled_pair(lower ? a.lower : a.upper, sums[block][c],
+                                                   lower ? b.lower : b.upper, sums[block + 1][c]);
+                    const float added =
+                        with_added(pair, lower ? a.add_lower : a.add_upper, starts_of[block][c],
+                                   lower ? b.add_lower : b.add_upper, starts_of[block + 1][c]);
+                    total[c] = block == 0 ? added : total[c] + added;
+                }
             }
         }
     }
+    // What two blocks make of their sums, in the one order there is.
+    __device__ static float scaled_pair(float scale_a, float sum_a, float scale_b, float sum_b) {
+        return fmaf(scale_b, sum_b, scale_a * sum_a);
+    }
+    __device__ static float with_added(float pair, float add_a, float start_a, float add_b,
+                                       float start_b) {
+        if constexpr (!OfScales::kAdds) return pair;
+        return fmaf(add_b, start_b, fmaf(add_a, start_a, pair));
+    }
+
+    static constexpr float kPerBias =
+        kBlock == 0 ? 0 : -1.0f / static_cast<float>(std::max(ChunkCodes<kCodes>::kBias, 1));
+    static constexpr PerStart kPerStart{kPerBias, kUpper* kPerBias};
 };
 
 }  // namespace ridge::cuda
