@@ -23,8 +23,9 @@
 // Blocks take units in turns: a tile, or two side by side, of gate and of up, or neighbours where
 // there are many. In a block each warp takes every kWarps-th chunk of 64 elements along k. It loads
 // them to registers, kDepth ahead of those that it multiplies, on from one unit to the next: the
-// first before the kernel before has ended. The warps' sums are added in their order at a unit's
-// end, by warps in turns.
+// first before the kernel before has ended. A warp adds octets (device/tile_stream.cuh); the warps'
+// sums are added in their order at a unit's end, by warps in turns. A single row of codes goes to
+// device/matvec_row.cuh where it has a shape that there is a kernel for.
 //
 // Bytes: the weights once, x once a block. Flops: 2 n_rows d_in d_out.
 

@@ -457,7 +457,7 @@ struct StreamedChunk {
 
     static constexpr float kPerBias =
         kBlock == 0 ? 0 : -1.0f / static_cast<float>(std::max(ChunkCodes<kCodes>::kBias, 1));
-    static constexpr PerStart kPerStart{kPerBias, kUpper* kPerBias};
+    static constexpr PerStart kPerStart{kPerBias, kPerBias* kUpper};
 };
 
 }  // namespace ridge::cuda
