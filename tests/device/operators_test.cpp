@@ -89,6 +89,38 @@ TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
     }
 }
 
+// A single row goes to other kernels than several do, of rows of some lengths to ones that are made
+// for those: it has the bits that it has in company.
+TEST(Matvec, a_row_alone_is_what_it_is_in_company) {
+    DeviceCases device;
+    auto& [cuda, pool, ref_tables] = device;
+    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+    for (const Format& format : formats()) {
+        if (!ridge::cuda::has_tiles(format.id)) continue;
+        for (int64_t d_in : {512, 2048, 2560, 4096, 4352, 8192, 9728}) {
+            Case c{.op = Op::kMatmul, .n_rows = 3, .d_in = d_in};
+            c.weights = {{40, format.id}, {20, format.id, true}};
+            c = finish_case(c);
+            Case first = c;
+            first.n_rows = 1;
+            first = finish_case(first);
+            SCOPED_TRACE(fmt::format("{}, RIDGE_SEED={}", first.name, test_seed()));
+            CaseRun run(first, test_seed());
+            const Outputs alone = run.run(tables, pool, cuda.device.get());
+            Case judged = first;
+            judged.tolerance = kFinite;
+            const Difference difference = compare(judged, run.run(ref_tables, pool), alone);
+            EXPECT_EQ(difference.fault, "");
+            EXPECT_LT(difference.relative_l2, kRounded);
+            const Outputs together = run_case(c, test_seed(), tables, pool, cuda.device.get());
+            for (int64_t j = 0; j < alone.n_cols; j++) {
+                EXPECT_EQ(alone.values[static_cast<size_t>(j)],
+                          together.values[static_cast<size_t>(j)]);
+            }
+        }
+    }
+}
+
 // Inputs and weights are brought to what f16 holds and back, by powers of two.
 TEST(Matvec, agrees_with_the_reference_at_any_magnitude) {
     DeviceCases device;
