@@ -361,17 +361,15 @@ bool launch_row(MatvecArgs& a, const Context& c) {
     if (n == 4 * kWarps) {
         return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 1>>(a, c);
     }
-    if constexpr (kWarps == 16) {
-        if (n == 8 * kWarps) {
-            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
-        }
-        if constexpr (!kIsLarge) {
+    if (n == 8 * kWarps) {
+        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
+    }
+    if constexpr (!kIsLarge) {
+        if constexpr (kWarps == 16) {
             if (n <= 12 * kWarps) {
                 return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 3>>(a, c);
             }
-        }
-    } else if constexpr (!kIsLarge) {
-        if (n == 5 * kWarps) {
+        } else if (n == 5 * kWarps) {
             return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 2>>(a, c);
         }
     }
