@@ -239,18 +239,12 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
 #pragma unroll
             for (int side = 0; side < kSides; side++) {
                 float sums[4] = {};
-                if constexpr (Chunk::kBlock == 0) {
-                    if (is_there) {
-                        ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
-                                                                 lane, total[side]);
-                    }
-                } else {
-                    if (is_there) {
-                        ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
-                                                                 lane, sums);
-                    }
-                    octet.add(side, i, sums, total[side]);
+                float(&to)[4] = Chunk::kBlock == 0 ? total[side] : sums;
+                if (is_there) {
+                    ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
+                                                             lane, to);
                 }
+                if constexpr (Chunk::kBlock > 0) octet.add(side, i, sums, total[side]);
             }
         };
         for (int base = warp; base < n_chunks;) {
@@ -339,6 +333,11 @@ void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_w
                      "matvec", a);
 }
 
+// Chunks of 8 and 16 bits, a few of which are enough on their way: rows of them come to registers
+// as fast as by rings, of most lengths.
+template <class Chunk>
+constexpr bool is_large = Chunk::kBytes > 1000;
+
 // By rings, where a multiprocessor has room for those of as many blocks as run on it.
 template <class Chunk, class S>
 bool launch_row_shape(MatvecArgs& a, const Context& c) {
@@ -355,7 +354,6 @@ bool launch_row_shape(MatvecArgs& a, const Context& c) {
 // Of the shapes that there are kernels for.
 template <class Chunk, int kWarps, int kSides>
 bool launch_row(MatvecArgs& a, const Context& c) {
-    constexpr bool kIsLarge = Chunk::kBytes > 1000;  // comes to registers as fast
     if (!a.has_eights) return false;
     const int n = a.geometry.n_chunks;
     if (n == 4 * kWarps) {
@@ -364,7 +362,7 @@ bool launch_row(MatvecArgs& a, const Context& c) {
     if (n == 8 * kWarps) {
         return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
     }
-    if constexpr (!kIsLarge) {
+    if constexpr (!is_large<Chunk>) {
         if constexpr (kWarps == 16) {
             if (n <= 12 * kWarps) {
                 return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 3>>(a, c);
@@ -376,22 +374,24 @@ bool launch_row(MatvecArgs& a, const Context& c) {
     return false;
 }
 
-// Of a row that comes to registers, for its rounds (RowRounder).
+// Of a row that comes to registers: where many do, by the kernel for its rounds (RowRounder).
 template <class Chunk, int kWarps, int kSides, int kDepth>
 void launch_single(const MatvecArgs& a, const Context& c) {
     constexpr int kBlocksAnSm = 16 / kWarps;
-    constexpr bool kIsCompiledFor = Chunk::kBlock == 0 || Chunk::kBytes > 1000;
-    const int n_rounds = ceil_div(a.geometry.n_chunks, kWarps * kRoundChunks);
-    if constexpr (kIsCompiledFor) {
-        auto launch = [&](auto kernel) { launch_blocks(a, c, kernel, kWarps); };
-        if (a.has_eights && n_rounds == 1)
-            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 1>);
-        if (a.has_eights && n_rounds == 2)
-            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 2>);
-        if (a.has_eights && n_rounds == 3)
-            return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 3>);
+    auto launch = [&](auto kernel) { launch_blocks(a, c, kernel, kWarps); };
+    if constexpr (is_large<Chunk>) {
+        switch (a.has_eights ? ceil_div(a.geometry.n_chunks, kWarps * kRoundChunks) : 0) {
+            case 1:
+                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 1>);
+            case 2:
+                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 2>);
+            case 3:
+                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 3>);
+            default:
+                break;
+        }
     }
-    launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 0>, kWarps);
+    launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 0>);
 }
 
 template <class Chunk, int kWarps, int kSides, bool kSingle>

@@ -59,73 +59,66 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Operators, testing::ValuesIn(kOps),
                              return std::string(op_name(test.param));
                          });
 
+// What `matvec` makes of cases on a GPU.
+class Matvec : public testing::Test {
+  protected:
+    // Near the reference, too.
+    Outputs run(const Case& c, uint64_t seed) {
+        auto& [cuda, pool, ref_tables] = device_;
+        CaseRun run(c, seed);
+        const Outputs got = run.run(tables_, pool, cuda.device.get());
+        Case judged = c;
+        judged.tolerance = kFinite;
+        const Difference difference = compare(judged, run.run(ref_tables, pool), got);
+        EXPECT_EQ(difference.fault, "");
+        EXPECT_LT(difference.relative_l2, kRounded);
+        return got;
+    }
+    // The first row of many has the bits that it has alone.
+    void expect_first_row_alone(const Case& c) {
+        SCOPED_TRACE(fmt::format("{}, RIDGE_SEED={}", c.name, test_seed()));
+        const Outputs together = run(c, test_seed());
+        Case first = c;
+        first.n_rows = 1;
+        const Outputs alone = run(finish_case(first), test_seed());
+        for (int64_t j = 0; j < alone.n_cols; j++) {
+            EXPECT_EQ(alone.values[static_cast<size_t>(j)],
+                      together.values[static_cast<size_t>(j)]);
+        }
+    }
+
+  private:
+    DeviceCases device_;
+    const Tables tables_ = resolve_tables(cuda_checkpoints(), "matvec", device_.cuda.caps);
+};
+
 // Rows so long that shared memory does not hold eight of them: they are multiplied in fewer at a
 // time, and give what they give alone.
-TEST(Matvec, takes_as_many_rows_as_there_is_room_for) {
-    DeviceCases device;
-    auto& [cuda, pool, ref_tables] = device;
-    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+TEST_F(Matvec, takes_as_many_rows_as_there_is_room_for) {
     for (FormatId format : {FormatId::kBF16, FormatId::kQ6_K, FormatId::kQ8_0}) {
         for (int64_t d_in : {9728, 14336, 32768}) {
             Case c{.op = Op::kMatmul, .n_rows = 8, .d_in = d_in};
             c.weights = {{48, format}};
-            c = finish_case(c);
-            SCOPED_TRACE(c.name);
-            CaseRun run(c, test_seed());
-            const Outputs got = run.run(tables, pool, cuda.device.get());
-            Case judged = c;
-            judged.tolerance = kFinite;
-            const Difference difference = compare(judged, run.run(ref_tables, pool), got);
-            EXPECT_EQ(difference.fault, "");
-            EXPECT_LT(difference.relative_l2, kRounded);
-            Case first = c;
-            first.n_rows = 1;
-            const Outputs alone =
-                run_case(finish_case(first), test_seed(), tables, pool, cuda.device.get());
-            for (int64_t j = 0; j < alone.n_cols; j++) {
-                EXPECT_EQ(alone.values[static_cast<size_t>(j)], got.values[static_cast<size_t>(j)]);
-            }
+            expect_first_row_alone(finish_case(c));
         }
     }
 }
 
 // A single row goes to other kernels than several do, of rows of some lengths to ones that are made
 // for those: it has the bits that it has in company.
-TEST(Matvec, a_row_alone_is_what_it_is_in_company) {
-    DeviceCases device;
-    auto& [cuda, pool, ref_tables] = device;
-    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+TEST_F(Matvec, a_row_alone_is_what_it_is_in_company) {
     for (const Format& format : formats()) {
         if (!ridge::cuda::has_tiles(format.id)) continue;
         for (int64_t d_in : {512, 2048, 2560, 4096, 4352, 8192, 9728}) {
             Case c{.op = Op::kMatmul, .n_rows = 3, .d_in = d_in};
             c.weights = {{40, format.id}, {20, format.id, true}};
-            c = finish_case(c);
-            Case first = c;
-            first.n_rows = 1;
-            first = finish_case(first);
-            SCOPED_TRACE(fmt::format("{}, RIDGE_SEED={}", first.name, test_seed()));
-            CaseRun run(first, test_seed());
-            const Outputs alone = run.run(tables, pool, cuda.device.get());
-            Case judged = first;
-            judged.tolerance = kFinite;
-            const Difference difference = compare(judged, run.run(ref_tables, pool), alone);
-            EXPECT_EQ(difference.fault, "");
-            EXPECT_LT(difference.relative_l2, kRounded);
-            const Outputs together = run_case(c, test_seed(), tables, pool, cuda.device.get());
-            for (int64_t j = 0; j < alone.n_cols; j++) {
-                EXPECT_EQ(alone.values[static_cast<size_t>(j)],
-                          together.values[static_cast<size_t>(j)]);
-            }
+            expect_first_row_alone(finish_case(c));
         }
     }
 }
 
 // Inputs and weights are brought to what f16 holds and back, by powers of two.
-TEST(Matvec, agrees_with_the_reference_at_any_magnitude) {
-    DeviceCases device;
-    auto& [cuda, pool, ref_tables] = device;
-    const Tables tables = resolve_tables(cuda_checkpoints(), "matvec", cuda.caps);
+TEST_F(Matvec, agrees_with_the_reference_at_any_magnitude) {
     struct Magnitude {
         Fill fill;
         float scale, weight_scale;
@@ -150,13 +143,7 @@ TEST(Matvec, agrees_with_the_reference_at_any_magnitude) {
                 c = finish_case(c);
                 SCOPED_TRACE(fmt::format("{}, x {}, weights {}, RIDGE_SEED={}", c.name, m.scale,
                                          m.weight_scale, test_seed()));
-                CaseRun run(c, ++seed);
-                Case judged = c;
-                judged.tolerance = kFinite;
-                const Difference difference = compare(judged, run.run(ref_tables, pool),
-                                                      run.run(tables, pool, cuda.device.get()));
-                EXPECT_EQ(difference.fault, "");
-                EXPECT_LT(difference.relative_l2, kRounded);
+                run(c, ++seed);
             }
         }
     }

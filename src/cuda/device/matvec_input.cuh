@@ -155,7 +155,7 @@ class RowRounder {
     __device__ int k_of(int round) const {
         return k_ + round * (kWarps * kRoundChunks * kTileChunk);
     }
-    // A row of up to kRounds rounds that has_eights.
+    // A row of up to kHeld rounds that has_eights.
     template <int kHeld>
     __device__ __forceinline__ void take(int row) const {
         Eight x[kHeld];
