@@ -43,28 +43,13 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
                        bool normed) {
     SharedPlan plan{};
     // Rows of x start 32 bytes apart modulo the banks.
-    plan.pitch = (n_chunks * 128 + 255) / 256 * 256 + 32;
+    plan.pitch = (n_chunks * kChunkBytes + 255) / 256 * 256 + 32;
     const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
-    plan.starts = behind(0, n_rows * plan.pitch);
-    const int start_bytes = n_rows == 1 ? 8 : 64;
-    plan.inverses = behind(plan.starts, n_chunks * blocks_of_chunk * start_bytes);
+    plan.x_sums = behind(0, n_rows * plan.pitch);
+    plan.inverses = behind(plan.x_sums, n_chunks * blocks_of_chunk * kColumns * 4);
     plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
     plan.sums = behind(plan.squares, normed ? n_rows * n_warps * 4 : 0);
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
-    return plan;
-}
-
-// Of a single row (Input::kByWarp), and rings of warps.
-SharedPlan row_plan(int n_chunks, int n_sides, int n_warps, int scale_block, bool normed,
-                    int ring_bytes) {
-    SharedPlan plan{};
-    plan.starts = behind(0, n_chunks * (2 * kTileChunk));
-    plan.inverses =
-        behind(plan.starts, ceil_div(n_chunks, n_warps) * n_warps * (kTileChunk / scale_block) * 8);
-    plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
-    plan.sums = behind(plan.squares, normed ? n_warps * 4 : 0);
-    plan.ring = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * 4);
-    plan.n_bytes = behind(plan.ring, n_warps * ring_bytes);
     return plan;
 }
 
@@ -104,7 +89,7 @@ class Feed {
             return;
         }
         const TileWeight& weight = weight_of(a_, unit_);
-        const int tile = (unit_ - weight.first_unit) * a_.unit_tiles;
+        const int tile = tile_of(a_, unit_);
         part_ = weight.data + static_cast<int64_t>(tile) * a_.geometry.part_bytes;
         if constexpr (kSides == 2) second_ = second_side(a_, weight, tile);
     }
@@ -117,52 +102,47 @@ class Feed {
     ChunkSource from_{};
 };
 
-// Adds the sums of chunks, which come in groups of kDepth: those of an octet in pairs and pairs of
-// pairs, then to the total.
+// Sums of the four pairs of blocks of octets (StreamedChunk::kOctetChunks), of chunks that come in
+// groups of kDepth.
 template <class Chunk, int kSides, int kDepth>
 class OctetSums {
     static constexpr int kChunks = Chunk::kOctetChunks;
-    static_assert(Chunk::kBlock == 0 || kDepth % kChunks == 0 || kChunks == 2 * kDepth);
+    static_assert(kDepth % kChunks == 0 || kChunks == 2 * kDepth);
 
   public:
-    // Chunk i of a group.
-    __device__ __forceinline__ void add(int side, int i, const float (&sums)[4],
-                                        float (&total)[4]) {
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            if (i % 2 == 0) {
-                pair_[side][c] = sums[c];
-                continue;
-            }
-            const float pair = pair_[side][c] + sums[c];
-            if constexpr (kChunks == 2) {
-                total[c] += pair;
-            } else if (kDepth == 4 ? i == 3 : is_second_) {
-                total[c] += first_[side][c] + pair;
-            } else {
-                first_[side][c] = pair;
-            }
+    // f(sums of the chunk's pairs), of chunk i of a group.
+    template <class F>
+    __device__ __forceinline__ void add(int side, int i, F f) {
+        constexpr int kPairs = 4 / kChunks;
+        if (kChunks == 2 * kDepth && is_second_) {
+            f(&sums_[side][(i + kDepth) % kChunks * kPairs]);
+        } else {
+            f(&sums_[side][i % kChunks * kPairs]);
         }
     }
     __device__ __forceinline__ void next_group() {
         if constexpr (kChunks == 2 * kDepth) is_second_ = !is_second_;
     }
-    // Of an octet of which only the first group was there.
-    __device__ __forceinline__ void finish(float (&total)[kSides][4]) {
-        if constexpr (kChunks == 2 * kDepth) {
-            if (!is_second_) return;
+    __device__ __forceinline__ void finish(float (&total)[kSides][4]) const {
 #pragma unroll
-            for (int side = 0; side < kSides; side++) {
+        for (int side = 0; side < kSides; side++) {
 #pragma unroll
-                for (int c = 0; c < 4; c++) total[side][c] += first_[side][c];
+            for (int c = 0; c < 4; c++) {
+                total[side][c] = (sums_[side][0][c] + sums_[side][1][c]) +
+                                 (sums_[side][2][c] + sums_[side][3][c]);
             }
         }
     }
 
   private:
-    float pair_[kSides][4], first_[kSides][4];
+    float sums_[kSides][4][4] = {};
     bool is_second_ = false;
 };
+
+// What x is rounded to beside weights whose scales have blocks, or that have none.
+constexpr Operand operand_with(int scale_block) {
+    return scale_block == 0 ? Operand::kF16 : Operand::kFixed;
+}
 
 constexpr int kRoundThreads = 128;
 
@@ -173,18 +153,17 @@ __global__ void __launch_bounds__(kRoundThreads)
     round_rows_kernel(const __grid_constant__ MatvecArgs a) {
     let_next_kernel_start();
     const int index = static_cast<int>((blockIdx.x * kRoundThreads + threadIdx.x) / 32);
-    const RowRounder<block, kWarps, Input::kSeveral> rounder(a, a.rounded, index % kWarps,
-                                                             static_cast<int>(threadIdx.x) % 32);
+    const RowRounder<operand_with(block), block, kWarps, Input::kRows, 0, PlanOfArgs> rounder(
+        a, a.rounded, index % kWarps, static_cast<int>(threadIdx.x) % 32);
     wait_for_previous_kernel();  // x is its product, and the one before read what is written
     rounder.run(index / kWarps);
 }
 
 template <class Chunk, int kWarps, int kSides, int kDepth, int kBlocksAnSm, bool kSingle,
-          int kRounds>
+          int kQuads>
 __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     matvec_kernel(const __grid_constant__ MatvecArgs a) {
-    constexpr int kStartsOfChunk =  // floats
-        Chunk::kBlock == 0 ? 0 : (kSingle ? 2 : 16) * (kTileChunk / std::max(Chunk::kBlock, 1));
+    constexpr bool kIsF16 = Chunk::kBlock == 0;
     extern __shared__ __align__(16) uint8_t shared[];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int g = lane / 4, t = lane % 4, n_chunks = a.geometry.n_chunks;
@@ -201,12 +180,18 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     int number = static_cast<int>(threadIdx.x);  // of this thread's product
     Target<Chunk::kHasPowers> target;
     target.find(a, products, static_cast<int>(blockIdx.x), number);
-    // Of column g, the sixteen elements of every chunk that the lane multiplies; of a column
-    // without a row, whose sums nobody reads, those of the last.
-    const auto* x_lane = reinterpret_cast<const uint4*>(
-                             shared + (kSingle ? 0 : std::min(g, a.n_rows - 1) * a.plan.pitch)) +
-                         2 * t;
-    const auto* starts = reinterpret_cast<const float*>(shared + a.plan.starts);
+    // Of every chunk, the lane's sixteen elements of its column: of f16, column g is row g of x, of
+    // fixed point columns 2 i and 2 i + 1 are row i, then row 4 + i. Of a column without a row,
+    // whose sums nobody reads, those of the last.
+    auto x_of = [&](int row, int at) {
+        const int there = kSingle ? 0 : std::min(row, a.n_rows - 1) * a.plan.pitch;
+        return reinterpret_cast<const uint4*>(shared + there + at);
+    };
+    const int in_chunk = g % 2 * (kChunkBytes / 2) + 16 * t;
+    const uint4* const x_lane[2] = {kIsF16 ? x_of(g, 32 * t) : x_of(g / 2, in_chunk),
+                                    kIsF16 ? x_of(g, 32 * t + 16) : x_of(4 + g / 2, in_chunk)};
+    const auto* x_sums = reinterpret_cast<const int4*>(shared + a.plan.x_sums) + t;
+    const int n_groups = kSingle || a.n_rows <= 4 ? 1 : 2;
     using Sums = WarpSums<Chunk, kWarps, kSides>;
     auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
     auto* of_unit = sums;
@@ -217,8 +202,9 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         load_before(a, target, before);
     };
     if constexpr (kSingle) {
-        const RowRounder<Chunk::kBlock, kWarps, Input::kSingle, kRounds> rounder(a, shared, warp,
-                                                                                 lane);
+        const RowRounder<operand_with(Chunk::kBlock), Chunk::kBlock, kWarps, Input::kRows, kQuads,
+                         PlanOfArgs>
+            rounder(a, shared, warp, lane);
         begin();
         rounder.run(0);
     } else {
@@ -226,25 +212,25 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
         fetch_rows<Chunk::kBlock, kWarps>(a, shared, warp, lane);
     }
     __syncwarp();  // what the warp multiplies of x is there
-    // Of columns 2 t and 2 t + 1.
-    const float2 inverse =
-        reinterpret_cast<const float2*>(shared + a.plan.inverses)[warp * (kColumns / 2) + t];
+    const auto* inverses =
+        reinterpret_cast<const float*>(shared + a.plan.inverses) + warp * kColumns;
     for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;) {
         const int next_unit = unit + static_cast<int>(gridDim.x);
         float total[kSides][4];
         clear(total);
-        OctetSums<Chunk, kSides, kDepth> octet;
+        OctetSums<Chunk, kSides, kDepth> octets;
         auto multiply = [&](int i, int chunk, bool is_there) {
-            const uint4 x[2] = {x_lane[8 * chunk], x_lane[8 * chunk + 1]};
+            const uint4 x[2] = {x_lane[0][8 * chunk], x_lane[1][8 * chunk]};
 #pragma unroll
             for (int side = 0; side < kSides; side++) {
-                float sums[4] = {};
-                float(&to)[4] = Chunk::kBlock == 0 ? total[side] : sums;
-                if (is_there) {
-                    ring[i][side].template multiply<kSingle>(x, starts + chunk * kStartsOfChunk,
-                                                             lane, to);
+                if constexpr (kIsF16) {
+                    if (is_there) ring[i][side].multiply_f16(x, total[side]);
+                } else if (is_there) {
+                    octets.add(side, i, [&](float(*sums)[4]) {
+                        ring[i][side].multiply_rows(x, x_sums + chunk * (2 * Chunk::kBlocks),
+                                                    n_groups, sums);
+                    });
                 }
-                if constexpr (Chunk::kBlock > 0) octet.add(side, i, sums, total[side]);
             }
         };
         for (int base = warp; base < n_chunks;) {
@@ -261,18 +247,25 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
                     feed.load(ring[i], i);
                 }
             }
-            octet.next_group();
+            if constexpr (!kIsF16) octets.next_group();
             base += kDepth * kWarps;
             if (base < n_chunks || next_unit < a.n_units) feed.next_group();
         }
-        octet.finish(total);
-        if (kSingle ? t == 0 : 2 * t < a.n_rows) {
-            Sums::put(of_unit + warp * Sums::kOfWarp + g * kColumns + 2 * t, total, inverse);
+        if constexpr (!kIsF16) octets.finish(total);
+        float* const mine = of_unit + warp * Sums::kOfWarp + g * kColumns;
+        if constexpr (kIsF16) {
+            if (kSingle ? t == 0 : 2 * t < a.n_rows) {
+                Sums::put(mine + 2 * t, total, make_float2(inverses[2 * t], inverses[2 * t + 1]));
+            }
+        } else {
+            if (t < a.n_rows) Sums::put_column(mine + t, total, 0, inverses[t]);
+            if (4 + t < a.n_rows) Sums::put_column(mine + 4 + t, total, 1, inverses[4 + t]);
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        store_product<Sums, kWarps, kColumns>(a, shared, products, number, of_unit, target, before);
+        store_product<Sums, kWarps, kColumns, PlanOfArgs>(a, shared, products, number, of_unit,
+                                                          target, before);
         unit = next_unit;
         if (unit >= a.n_units) return;
         // Other warps store the next unit, which goes to the other room.
@@ -304,9 +297,9 @@ void number_units(MatvecArgs& a, bool pairs) {
     a.unit_tiles = pairs ? 2 : 1;
     a.n_units = 0;
     for (int i = 0; i < 3; i++) {
-        a.weights[i].first_unit = i < a.n_weights ? a.n_units : INT_MAX;
-        if (a.epilogue == Epilogue::kSwiglu && i > 0) a.weights[i].first_unit = INT_MAX;
-        if (a.weights[i].first_unit == INT_MAX) continue;
+        a.first_units[i] = i < a.n_weights ? a.n_units : INT_MAX;
+        if (a.epilogue == Epilogue::kSwiglu && i > 0) a.first_units[i] = INT_MAX;
+        if (a.first_units[i] == INT_MAX) continue;
         a.n_units += ceil_div(a.weights[i].n_tiles, a.unit_tiles);
     }
 }
@@ -318,8 +311,8 @@ int blocks_an_sm(const Context& c, int shared_bytes, int most) {
 }
 
 template <class Kernel>
-void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_warps) {
-    const int shared_bytes = a.plan.n_bytes;
+void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_warps,
+                   int shared_bytes) {
     check_shared_memory(shared_bytes, c.shared_bytes_a_block, "matvec: rows so long");
     divide_memory_alike(kernel, "matvec");
     if (shared_bytes > 48 << 10) {
@@ -341,52 +334,55 @@ constexpr bool is_large = Chunk::kBytes > 1000;
 // By rings, where a multiprocessor has room for those of as many blocks as run on it.
 template <class Chunk, class S>
 bool launch_row_shape(MatvecArgs& a, const Context& c) {
-    const SharedPlan plan = row_plan(a.geometry.n_chunks, S::kSides, S::kWarps, Chunk::kBlock,
-                                     a.norm != nullptr, S::kStages * S::kChunks * Chunk::kBytes);
-    if (plan.n_bytes > c.shared_bytes_a_block ||
-        blocks_an_sm(c, plan.n_bytes, 16 / S::kWarps) < 16 / S::kWarps) {
+    constexpr int kBytes = RowPlan<Chunk, S>::kBytes;
+    if (kBytes > c.shared_bytes_a_block ||
+        blocks_an_sm(c, kBytes, 16 / S::kWarps) < 16 / S::kWarps) {
         return false;
     }
-    a.plan = plan;
-    launch_blocks(a, c, matvec_row_kernel<Chunk, S>, S::kWarps);
+    launch_blocks(a, c, matvec_row_kernel<Chunk, S>, S::kWarps, kBytes);
     return true;
 }
 // Of the shapes that there are kernels for.
 template <class Chunk, int kWarps, int kSides>
 bool launch_row(MatvecArgs& a, const Context& c) {
-    if (!a.has_eights) return false;
+    if (!a.has_quads) return false;
     const int n = a.geometry.n_chunks;
     if (n == 4 * kWarps) {
-        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 1>>(a, c);
+        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
     }
     if (n == 8 * kWarps) {
-        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 2>>(a, c);
+        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 4>>(a, c);
     }
     if constexpr (!is_large<Chunk>) {
         if constexpr (kWarps == 16) {
+            if (n > 8 * kWarps && n <= 10 * kWarps) {
+                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 5>>(a, c);
+            }
             if (n <= 12 * kWarps) {
-                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 3>>(a, c);
+                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 6>>(a, c);
             }
         } else if (n == 5 * kWarps) {
-            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 2>>(a, c);
+            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 3>>(a, c);
         }
     }
     return false;
 }
 
-// Of a row that comes to registers: where many do, by the kernel for its rounds (RowRounder).
+// Of a row that comes to registers: where many do, by the kernel for its quads (RowRounder).
 template <class Chunk, int kWarps, int kSides, int kDepth>
 void launch_single(const MatvecArgs& a, const Context& c) {
     constexpr int kBlocksAnSm = 16 / kWarps;
-    auto launch = [&](auto kernel) { launch_blocks(a, c, kernel, kWarps); };
+    auto launch = [&](auto kernel) { launch_blocks(a, c, kernel, kWarps, a.plan.n_bytes); };
     if constexpr (is_large<Chunk>) {
-        switch (a.has_eights ? ceil_div(a.geometry.n_chunks, kWarps * kRoundChunks) : 0) {
-            case 1:
-                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 1>);
+        switch (a.has_quads ? ceil_div(a.geometry.n_chunks, 2 * kWarps) : 0) {
             case 2:
                 return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 2>);
             case 3:
                 return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 3>);
+            case 4:
+                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 4>);
+            case 5:
+                return launch(matvec_kernel<Chunk, kWarps, kSides, kDepth, kBlocksAnSm, true, 5>);
             default:
                 break;
         }
@@ -396,8 +392,6 @@ void launch_single(const MatvecArgs& a, const Context& c) {
 
 template <class Chunk, int kWarps, int kSides, bool kSingle>
 void launch_shape(MatvecArgs& a, const Context& c) {
-    a.excess = Chunk::excess(false, a.geometry.kind.offset);
-    a.upper_excess = Chunk::excess(true, a.geometry.kind.offset);
     if constexpr (kSingle && Chunk::kBlock > 0) {
         if (launch_row<Chunk, kWarps, kSides>(a, c)) return;
     }
@@ -416,7 +410,7 @@ void launch_shape(MatvecArgs& a, const Context& c) {
                          dim3(static_cast<unsigned>(a.n_rows * kWarps * 32 / kRoundThreads)),
                          kRoundThreads, 0, "rounding rows", a);
         launch_blocks(a, c, matvec_kernel<Chunk, kWarps, kSides, kDepth, 16 / kWarps, false, 0>,
-                      kWarps);
+                      kWarps, a.plan.n_bytes);
     }
 }
 
@@ -514,13 +508,14 @@ int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, 
     a.n_rows = static_cast<int>(n);
     a.x = device_rows<const float>(x);
     a.x_stride = index_of(x.stride), a.d_in = index_of(x.n_cols);
-    a.has_eights = x.n_cols % 8 == 0 && (n == 1 || x.stride % 4 == 0) &&
-                   reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
+    a.has_quads = x.n_cols % 4 == 0 && (n == 1 || x.stride % 4 == 0) &&
+                  reinterpret_cast<uintptr_t>(a.x) % 16 == 0;
     a.norm = call.norm == nullptr ? nullptr : device_plane<const float>(*call.norm);
     a.per_element = 1.0f / static_cast<float>(a.d_in), a.eps = call.eps, a.epilogue = call.epilogue;
     a.out = device_rows<float>(out), a.out_stride = index_of(out.stride);
     const Tensor& kind = call.weights.weights[static_cast<size_t>(first)]->weight;
     a.geometry = tile_geometry(kind);
+    a.offset = a.geometry.kind.offset;
     int i = first;
     for (; i < call.weights.n_weights; i++) {
         const Linear& linear = *call.weights.weights[static_cast<size_t>(i)];
@@ -529,10 +524,8 @@ int multiply(const Context& c, const ProductCall& call, int64_t row, int64_t n, 
         CHECK(w.n_cols() == x.n_cols);
         a.weights[a.n_weights++] = {device_plane<const uint8_t>(w),
                                     linear.bias ? device_plane<const float>(linear.bias) : nullptr,
-                                    0,
                                     ceil_div(static_cast<int>(w.n_rows()), kTileRows),
-                                    static_cast<int>(w.n_rows()),
-                                    index_of(column)};
+                                    static_cast<int>(w.n_rows()), index_of(column)};
         column += w.n_rows();
     }
     launch_of_kind(a, c);

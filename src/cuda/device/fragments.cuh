@@ -29,6 +29,20 @@ __device__ inline void copy_async(SharedAddress to, const void* from, bool wante
     }
 }
 
+// For what is read once a step, such as weights: it leaves the second cache before all else does.
+// A step reads more than the cache holds, and would push out what its kernels share: their
+// instructions and arguments, norms, rows of x, the youngest positions of the KV cache.
+__device__ inline uint64_t leaves_first() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ inline void copy_once(SharedAddress to, const void* from) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"(from), "l"(leaves_first())
+                 : "memory");
+}
+
 // Four matrices of 8 x 8 numbers of 16 bits: ldmatrix of PTX ISA 6.5. Lane 8 i + r says where row r
 // of matrix i lies, 16 bytes; lane 4 g + t gets of each matrix numbers 2 t and 2 t + 1 of row g; or
 // transposed, rows 2 t and 2 t + 1 of column g, as an operand b of mma.m16n8k16 has them.

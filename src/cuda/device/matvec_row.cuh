@@ -9,43 +9,65 @@
 // matvec_row: matvec (cuda/matvec.cu) of one row of codes
 //
 //   Units, warps and operands are matvec's, and results the same bits. But the eight columns of an
-//   mma are not rows of x: column c is x of block c of an octet, of eight blocks along k that each
-//   have a scale. Of what a block's weights give with the eight columns only its own is wanted, and
-//   four lanes of 32 have that of each row. So a lane loads x of the one block that is its column,
-//   and the scales of the two whose sums it has: an eighth and a quarter of what it would
-//   otherwise.
+//   mma are not four rows of x, high and low bytes: of an octet, eight blocks along k that each
+//   have a scale, lane 4 g + t is to have what blocks 2 t and 2 t + 1 give. So columns 2 t and 2 t
+//   + 1 are the bytes of the one block, in one sum of products, and of the other in a second;
+//   columns have zeros where a block is not theirs, so that all that an octet needs is added by the
+//   tensor units. A lane loads x of the two blocks of its column, and the scales of the two whose
+//   sums it has: a quarter of what it would otherwise.
 //
 //   Chunks come by asynchronous copies to a ring in shared memory that each warp has for itself,
 //   and from there to registers, a stage at a time. Nobody waits for another warp.
 //
-//   A step's kernels take turns, and their instructions do not stay at hand: what a kernel has of
-//   them for other shapes than its own makes it slower (docs/kernels/matmul.md). So it is compiled
-//   for a shape.
+//   It is compiled for the shape of a row, so that all loops but those over units and stages are
+//   unrolled, and x stays in registers where it is one stage of a warp.
 //
 // Bytes: the weights once, x once a block. Flops: 2 d_in d_out.
 
 namespace ridge::cuda::matvec {
 
-// Of a block's warps, a unit's sides, the chunks of a stage, and rounds of x (RowRounder). Exact: a
+// Of a block's warps, a unit's sides, the chunks of a stage, and quads of x (RowRounder). Exact: a
 // warp's chunks are whole stages; else the last may lack some.
-template <int Warps, int Sides, int Chunks, bool Exact, int Rounds>
+template <int Warps, int Sides, int Chunks, bool Exact, int Quads>
 struct RowShape {
-    static constexpr int kWarps = Warps, kSides = Sides, kChunks = Chunks, kRounds = Rounds;
+    static constexpr int kWarps = Warps, kSides = Sides, kChunks = Chunks, kQuads = Quads;
     static constexpr bool kExact = Exact;
-    // Of a ring: where the last is short more must be on their way.
-    static constexpr int kStages = Exact ? 2 : 3;
+    static constexpr bool kIsOneStage = Quads == (Chunks + 1) / 2;
     static_assert(Exact || Sides == 1);
+    static_assert(kIsOneStage || Chunks % 4 == 0);  // a stage's octets are those of the row
 };
+
+// Stages of a ring. Where the last of a row is short more must be on their way, as where blocks
+// have many in a row; but what is asked for early delays x, which comes behind it.
+template <class Chunk, class S>
+constexpr int stages_of = (!S::kExact && Chunk::kBytes < 700) ||
+                                  (S::kSides == 2 && Chunk::kBytes < 1000)
+                              ? 3
+                              : 2;
 
 // Octets that a stage begins.
 template <class Chunk, class S>
 constexpr int octets_of = (S::kChunks + Chunk::kOctetChunks - 1) / Chunk::kOctetChunks;
 
-// Whether a side has but one.
+// A block's shared memory, in bytes from its beginning: x [kWarps][2 kQuads][kChunkBytes] at 0; its
+// sums over the blocks that share a scale, int [kWarps][2 kQuads][blocks of a chunk]; and as in
+// SharedPlan, sums of warps of one column, and behind them warps' rings.
 template <class Chunk, class S>
-constexpr bool is_one_octet = S::kRounds == 1 && octets_of<Chunk, S> == 1;
+struct RowPlan {
+    static constexpr int kChunks = S::kWarps * 2 * S::kQuads, kXSums = kChunks * kChunkBytes,
+                         kInverses = kXSums + kChunks * Chunk::kBlocks * 4,
+                         kSquares = kInverses + S::kWarps * kColumns * 4,
+                         kSums = kSquares + S::kWarps * 4,
+                         kRings = kSums + 2 * S::kSides * S::kWarps * kTileRows * 4,
+                         kRing = stages_of<Chunk, S> * S::kChunks * Chunk::kBytes,
+                         kBytes = kRings + S::kWarps * kRing;
 
-// Of an octet: sums of pairs of blocks become that of all, in each of the lanes that have them.
+    __device__ static constexpr int x_sums(const MatvecArgs&) { return kXSums; }
+    __device__ static constexpr int inverses(const MatvecArgs&) { return kInverses; }
+    __device__ static constexpr int squares(const MatvecArgs&) { return kSquares; }
+};
+
+// Of octets: sums of pairs of blocks become that of all, in each of the lanes that have them.
 __device__ __forceinline__ void add_lanes(float (&pair)[2]) {
 #pragma unroll
     for (int lanes = 1; lanes <= 2; lanes *= 2) {
@@ -85,27 +107,20 @@ class RingFeed {
             const int64_t aside = kSide == 1 ? second_ : 0;
             const uint8_t* const codes = codes_ + aside;
             slot += 16 * lane_;
-            auto copy = [&](int i) {
+#pragma unroll
+            for (int i = 0; i < S::kChunks; i++) {
+                if (!S::kExact && i > 0 && i * S::kWarps >= left) break;
 #pragma unroll
                 for (int at = 0; at < Chunk::kCodeBytes; at += 512) {
-                    copy_async(slot + i * Chunk::kCodeBytes + at,
-                               codes + i * S::kWarps * Chunk::kCodeBytes + at);
-                }
-            };
-            if (S::kExact || left > (S::kChunks - 1) * S::kWarps) {
-#pragma unroll
-                for (int i = 0; i < S::kChunks; i++) copy(i);
-            } else {
-#pragma unroll
-                for (int i = 0; i < S::kChunks - 1; i++) {
-                    if (i == 0 || i * S::kWarps < left) copy(i);
+                    copy_once(slot + i * Chunk::kCodeBytes + at,
+                              codes + i * S::kWarps * Chunk::kCodeBytes + at);
                 }
             }
 #pragma unroll
             for (int i = 0; i < kPieces; i++) {
                 const int chunk = sources_[i].chunk;
                 if (S::kExact ? chunk < S::kChunks : chunk * S::kWarps < left) {
-                    copy_async(slot + kCodeBytes + 512 * i, sides_[i] + aside);
+                    copy_once(slot + kCodeBytes + 512 * i, sides_[i] + aside);
                 }
             }
             if (kSide == S::kSides - 1) next_stage();
@@ -131,7 +146,7 @@ class RingFeed {
     __device__ __forceinline__ void open_unit() {
         if (unit_ >= a_.n_units) return;
         const TileWeight& weight = weight_of(a_, unit_);
-        const int tile = (unit_ - weight.first_unit) * a_.unit_tiles;
+        const int tile = tile_of(a_, unit_);
         const uint8_t* part = weight.data + static_cast<int64_t>(tile) * a_.geometry.part_bytes;
         codes_ = part + warp_ * Chunk::kCodeBytes + 16 * lane_;
 #pragma unroll
@@ -147,51 +162,51 @@ class RingFeed {
     int64_t second_ = 0;
 };
 
-// A lane's of an octet: x of the block that is its column, and what sums of its two blocks begin
-// with, {of lower rows, of upper rows}.
+// A lane's of an octet: x of the pair of blocks that are its column's, zeros of the other pairs;
+// and the sums of x over the pair whose products it has. Chunks that a stage lacks are left alone.
 template <class Chunk, class S>
 struct Octet {
-    static constexpr int kBlocks = Chunk::kBlocks;
-    uint32_t x[2 * Chunk::kBlock / 16];
-    float start[4];
+    static constexpr int kBlocks = Chunk::kBlocks, kWords = 2 * Chunk::kWords;
+    uint32_t x[4][kWords] = {};
+    int of_x[2] = {};
+    int first[2][4] = {};  // what sums of products begin with
 
-    // Where they lie of a warp's first octet (Input::kByWarp), and how far on those of the next.
-    __device__ static SharedAddress first_x(int warp, int lane) {
+    // Of pair j.
+    __host__ __device__ static constexpr int chunk_of(int j) { return 2 * j / kBlocks; }
+
+    // x, x_sums: of the warp, from the octet's first chunk on. n_chunks: that a stage has from it
+    // on.
+    __device__ __forceinline__ void load(SharedAddress x_at, SharedAddress x_sums, int n_chunks,
+                                         int lane) {
         const int g = lane / 4, t = lane % 4;
-        return (warp + g / kBlocks * S::kWarps) * (2 * kTileChunk) + 32 * t +
-               g % kBlocks * (32 / kBlocks);
-    }
-    __device__ static SharedAddress first_start(int n_chunks, int warp, int lane) {
-        const int pairs_of_warp = (n_chunks + S::kWarps - 1) / S::kWarps * (kBlocks / 2);
-        return (warp * pairs_of_warp + lane % 4) * 16;
-    }
-    static constexpr int kXStep = Chunk::kOctetChunks * S::kWarps * 2 * kTileChunk, kStartStep = 64;
-
-    __device__ __forceinline__ void load(SharedAddress x_at, SharedAddress start_at) {
-        if constexpr (Chunk::kBlock == 32) {
-            uint4 words;
-            load_shared(words, x_at);
-            x[0] = words.x, x[1] = words.y, x[2] = words.z, x[3] = words.w;
-        } else {
-            uint2 words;
-            load_shared(words, x_at);
-            x[0] = words.x, x[1] = words.y;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            // Bytes high or low, of t; of the pair's words.
+            const SharedAddress at = x_at + chunk_of(j) * kChunkBytes + g % 2 * (kChunkBytes / 2) +
+                                     t * 16 + 2 * j % kBlocks * (4 * Chunk::kWords);
+            load_where(x[j], at, g / 2 == j && chunk_of(j) < n_chunks);
         }
-        uint4 words;
-        load_shared(words, start_at);
-        start[0] = __uint_as_float(words.x), start[1] = __uint_as_float(words.y);
-        start[2] = __uint_as_float(words.z), start[3] = __uint_as_float(words.w);
+        uint32_t sums[2] = {};
+        load_where(sums, x_sums + 8 * t, chunk_of(t) < n_chunks);
+        of_x[0] = static_cast<int>(sums[0]), of_x[1] = static_cast<int>(sums[1]);
+        if constexpr (!Chunk::OfScales::kAdds) {
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                first[s][1] = of_x[s], first[s][3] = Chunk::kUpper * of_x[s];
+            }
+        }
     }
+    static constexpr int kXStep = Chunk::kOctetChunks * kChunkBytes, kSumStep = 32;
 };
 
-// total[0], total[1] += rows g and g + 8 of a stage times x, the second kUpper times; of a side
-// that is_one_octet, the lane's two blocks of it. left: chunks from the stage's first on.
+// total[0], total[1] += rows g and g + 8 of a stage times x, the second kUpper times, of the lane's
+// pairs of blocks. left: chunks from the stage's first on.
 template <class Chunk, class S, bool kFull>
 __device__ __forceinline__ void multiply_stage(SharedAddress slot,
                                                const Octet<Chunk, S> (&octets)[octets_of<Chunk, S>],
                                                int left, int lane, float (&total)[2]) {
-    constexpr int kBlocks = Chunk::kBlocks, kMmas = Chunk::kBlock / 16,
-                  kOctetChunks = Chunk::kOctetChunks;
+    using OfOctet = Octet<Chunk, S>;
+    constexpr int kBlocks = Chunk::kBlocks, kOctetChunks = Chunk::kOctetChunks;
     constexpr bool kWholeOctets = kFull && S::kChunks % kOctetChunks == 0;
     const int t = lane % 4;
     const SharedAddress high = slot + S::kChunks * Chunk::kCodeBytes,
@@ -203,48 +218,33 @@ __device__ __forceinline__ void multiply_stage(SharedAddress slot,
     }
 #pragma unroll
     for (int o = 0; o < octets_of<Chunk, S>; o++) {
-        // The chunk of the lane's two blocks, which a stage may not have.
-        const int own = o * kOctetChunks + 2 * t / kBlocks, own_block = 2 * t % kBlocks;
+        // The chunk of the lane's pair, which a stage may not have.
+        const int own = o * kOctetChunks + OfOctet::chunk_of(t);
         typename Chunk::OfScales scales;
         scales.template take<S::kChunks>(scales_at, kWholeOctets ? own : min(own, S::kChunks - 1),
                                          lane / 4);
-        const BlockScale a = scales.of_block(own_block, Chunk::kPerStart),
-                         b = scales.of_block(own_block + 1, Chunk::kPerStart);
-        const float(&start)[4] = octets[o].start;
-        float pair[2] = {};  // of the two blocks
+        int sums[2][4];
 #pragma unroll
-        for (int c = 0; c < kOctetChunks; c++) {
-            const int i = o * kOctetChunks + c;
+        for (int s = 0; s < 2; s++) {
+#pragma unroll
+            for (int r = 0; r < 4; r++) sums[s][r] = octets[o].first[s][r];
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int i = o * kOctetChunks + OfOctet::chunk_of(j), block = 2 * j % kBlocks;
             if (i >= S::kChunks || (!kFull && i > 0 && i * S::kWarps >= left)) break;
+            uint32_t x[2][Chunk::kWords];
 #pragma unroll
-            for (int block = 0; block < kBlocks; block += 2) {
-                float sums[2][4];
-#pragma unroll
-                for (int s = 0; s < 2; s++) {
-#pragma unroll
-                    for (int r = 0; r < 4; r++) sums[s][r] = start[r];
-                }
-#pragma unroll
-                for (int m = 0; m < kMmas; m++) {
-                    const uint32_t of_x[2] = {octets[o].x[2 * m], octets[o].x[2 * m + 1]};
-#pragma unroll
-                    for (int s = 0; s < 2; s++) {
-                        uint32_t operand[4];
-                        codes[i].operand((block + s) * kMmas + m, operand);
-                        mma_f16(sums[s], operand, of_x);
-                    }
-                }
-                if (t == (c * kBlocks + block) / 2) {
-                    pair[0] = Chunk::scaled_pair(a.lower, sums[0][0], b.lower, sums[1][1]);
-                    pair[1] = Chunk::scaled_pair(a.upper, sums[0][2], b.upper, sums[1][3]);
-                }
+            for (int w = 0; w < Chunk::kWords; w++) {
+                x[0][w] = octets[o].x[j][w], x[1][w] = octets[o].x[j][Chunk::kWords + w];
             }
+            Chunk::multiply_block(codes[i], block, x[0], sums[0]);
+            Chunk::multiply_block(codes[i], block + 1, x[1], sums[1]);
         }
-        if (kWholeOctets || own * S::kWarps < left) {
-            pair[0] = Chunk::with_added(pair[0], a.add_lower, start[0], b.add_lower, start[1]);
-            pair[1] = Chunk::with_added(pair[1], a.add_upper, start[2], b.add_upper, start[3]);
-        }
-        if constexpr (!is_one_octet<Chunk, S>) add_lanes(pair);
+        float pair[2];
+        Chunk::add_pair(scales, 2 * t % kBlocks, sums[0], sums[1], octets[o].of_x, pair);
+        // Scales of a chunk that is not there may be anything.
+        if (!kWholeOctets && (own >= S::kChunks || own * S::kWarps >= left)) clear(pair);
         total[0] += pair[0], total[1] += pair[1];
     }
 }
@@ -260,63 +260,68 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
 
     let_next_kernel_start();
     // Weights are nobody's product: they come while the kernel before runs.
-    const SharedAddress ring = shared_address(shared) + a.plan.ring +
-                               warp * (S::kStages * Feed::kBytes),
-                        ring_end = ring + S::kStages * Feed::kBytes;
+    constexpr int kStages = stages_of<Chunk, S>;
+    using Plan = RowPlan<Chunk, S>;
+    const SharedAddress ring = shared_address(shared) + Plan::kRings + warp * Plan::kRing,
+                        ring_end = ring + Plan::kRing;
     Feed feed(a, warp, lane);
     SharedAddress free_slot = ring;
-#pragma unroll
-    for (int i = 0; i < S::kStages - 1; i++, free_slot += Feed::kBytes) {
-        feed.template ask<0>(free_slot);  // of two sides one stage, else there is but one side
-    }
+    for_constants<kStages - 1>([&](auto stage) {
+        feed.template ask<stage % S::kSides>(free_slot);
+        free_slot += Feed::kBytes;
+    });
 
     const Products products(a);
     int number = static_cast<int>(threadIdx.x);  // of this thread's product
     Target<Chunk::kHasPowers> target;
     target.find(a, products, static_cast<int>(blockIdx.x), number);
     using Sums = WarpSums<Chunk, S::kWarps, S::kSides, 1>;
-    auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
+    auto* const sums = reinterpret_cast<float*>(shared + Plan::kSums);
     auto* of_unit = sums;
     const int n_storing = (products.n + 31) / 32;  // warps
     float before = 0;
     {
-        const RowRounder<Chunk::kBlock, S::kWarps, Input::kByWarp, S::kRounds> rounder(a, shared,
-                                                                                       warp, lane);
+        const RowRounder<Operand::kFixed, Chunk::kBlock, S::kWarps, Input::kByWarp, S::kQuads, Plan>
+            rounder(a, shared, warp, lane);
         wait_for_previous_kernel();  // x is its product
         load_before(a, target, before);
         rounder.run(0);
     }
+    __syncwarp();  // what the warp multiplies of x is there
+    const int before_warp = warp * (2 * S::kQuads);
+    const SharedAddress first_x = shared_address(shared) + before_warp * kChunkBytes,
+                        first_sums = shared_address(shared) + Plan::kXSums +
+                                     before_warp * (Chunk::kBlocks * 4);
     using OfOctet = Octet<Chunk, S>;
-    const SharedAddress first_x = shared_address(shared) + OfOctet::first_x(warp, lane),
-                        first_start = shared_address(shared) + a.plan.starts +
-                                      OfOctet::first_start(n_chunks, warp, lane);
+    OfOctet octets[kOctets];
+    // Of a stage's first chunk and those behind it, of which the row has `left`.
+    auto load_octets = [&](SharedAddress x, SharedAddress x_sums, int left) {
+        const int n = S::kExact ? S::kChunks : (left + S::kWarps - 1) / S::kWarps;
+#pragma unroll
+        for (int o = 0; o < kOctets; o++) {
+            octets[o].load(x + o * OfOctet::kXStep, x_sums + o * OfOctet::kSumStep,
+                           n - o * Chunk::kOctetChunks, lane);
+        }
+    };
+    if constexpr (S::kIsOneStage) load_octets(first_x, first_sums, n_chunks - warp);
     SharedAddress slot = ring;
     for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;) {
         const int next_unit = unit + static_cast<int>(gridDim.x);
         float total[S::kSides][2];
         clear(total);
-        SharedAddress x = first_x, start = first_start;
+        SharedAddress x = first_x, x_sums = first_sums;
 #pragma unroll 1
         for (int chunk = warp; chunk < n_chunks; chunk += Feed::kStep) {
             const int left = n_chunks - chunk;
-            OfOctet octets[kOctets];
-#pragma unroll
-            for (int side = 0; side < S::kSides; side++) {
-                wait_for_copies<S::kStages - 2>();
-                // What other lanes brought of the stage is there, as is what the warp multiplies of
-                // x; and all lanes have taken theirs of the stage before, whose place is free.
+            for_constants<S::kSides>([&](auto side) {
+                wait_for_copies<kStages - 2>();
+                // What other lanes brought of the stage is there; and all lanes have taken theirs
+                // of the stage before, whose place is free.
                 __syncwarp();
-                if (side < S::kSides - 1) {
-                    feed.template ask<S::kSides - 1>(free_slot);
-                } else {
-                    feed.template ask<0>(free_slot);
-                }
-                if (side == 0) {
-#pragma unroll
-                    for (int o = 0; o < kOctets; o++) {
-                        octets[o].load(x, start);
-                        x += OfOctet::kXStep, start += OfOctet::kStartStep;
-                    }
+                feed.template ask<(side + kStages - 1) % S::kSides>(free_slot);
+                if (!S::kIsOneStage && side == 0) {
+                    load_octets(x, x_sums, left);
+                    x += S::kChunks * kChunkBytes, x_sums += S::kChunks * (Chunk::kBlocks * 4);
                 }
                 if (S::kExact || left > (S::kChunks - 1) * S::kWarps) {
                     multiply_stage<Chunk, S, true>(slot, octets, left, lane, total[side]);
@@ -326,21 +331,20 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
                 free_slot = slot;
                 slot += Feed::kBytes;
                 if (slot == ring_end) slot = ring;
-            }
+            });
         }
-        if constexpr (is_one_octet<Chunk, S>) {
 #pragma unroll
-            for (int side = 0; side < S::kSides; side++) add_lanes(total[side]);
-        }
+        for (int side = 0; side < S::kSides; side++) add_lanes(total[side]);
         if (lane % 4 == 0) {
             const float inverse =
-                reinterpret_cast<const float*>(shared + a.plan.inverses)[warp * kColumns];
+                reinterpret_cast<const float*>(shared + Plan::kInverses)[warp * kColumns];
             Sums::put_row(of_unit + warp * Sums::kOfWarp + lane / 4, total, inverse);
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.
         __syncthreads();
-        store_product<Sums, S::kWarps, 1>(a, shared, products, number, of_unit, target, before);
+        store_product<Sums, S::kWarps, 1, Plan>(a, shared, products, number, of_unit, target,
+                                                before);
         unit = next_unit;
         if (unit >= a.n_units) return;
         // Other warps store the next unit, which goes to the other room.

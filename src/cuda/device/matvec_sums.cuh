@@ -31,7 +31,7 @@ struct Target {
         out = nullptr;
         if (number >= products.n || unit >= a.n_units) return;
         const TileWeight& weight = weight_of(a, unit);
-        const int j = (unit - weight.first_unit) * a.unit_tiles * kTileRows + products.row(number);
+        const int j = tile_of(a, unit) * kTileRows + products.row(number);
         if (j >= weight.n_rows) return;
         out = a.out + (products.column(number) * a.out_stride + weight.column + j);
         bias = weight.bias != nullptr ? weight.bias[j] : 0;
@@ -63,16 +63,24 @@ struct WarpSums {
     static constexpr int kOfSide = kTileRows * kSumColumns, kOfWarp = kSides * kOfSide,
                          kOfUnit = kWarps * kOfWarp;
 
-    // A lane's of columns 2 t and 2 t + 1, of rows g and g + 8. inverse: what they are multiplied
-    // by.
+    // Of f16, a lane's of columns 2 t and 2 t + 1, of rows g and g + 8. mine: of column 2 t and row
+    // g; inverse: what they are multiplied by.
     __device__ static void put(float* mine, const float (&total)[kSides][4], float2 inverse) {
 #pragma unroll
         for (int side = 0; side < kSides; side++, mine += kOfSide) {
-            constexpr float kPerUpper = 1.0f / Chunk::kUpper;
             *reinterpret_cast<float2*>(mine) =
                 make_float2(total[side][0] * inverse.x, total[side][1] * inverse.y);
-            *reinterpret_cast<float2*>(mine + 8 * kColumns) = make_float2(
-                total[side][2] * kPerUpper * inverse.x, total[side][3] * kPerUpper * inverse.y);
+            *reinterpret_cast<float2*>(mine + 8 * kColumns) =
+                make_float2(total[side][2] * inverse.x, total[side][3] * inverse.y);
+        }
+    }
+    // Of codes, a lane's of one column. mine: of row g.
+    __device__ static void put_column(float* mine, const float (&total)[kSides][4], int group,
+                                      float inverse) {
+#pragma unroll
+        for (int side = 0; side < kSides; side++, mine += kOfSide) {
+            mine[0] = total[side][group] * inverse;
+            mine[8 * kColumns] = total[side][2 + group] * (1.0f / Chunk::kUpper) * inverse;
         }
     }
     // A lane's of the only column, of rows g and g + 8.
@@ -97,10 +105,10 @@ struct WarpSums {
 };
 
 // What products of a normed row are multiplied by.
-template <int kWarps>
+template <int kWarps, class Plan>
 __device__ __forceinline__ float norm_scale(const MatvecArgs& a, const uint8_t* shared, int row) {
     const auto* squares =
-        reinterpret_cast<const float4*>(shared + a.plan.squares) + row * (kWarps / 4);
+        reinterpret_cast<const float4*>(shared + Plan::squares(a)) + row * (kWarps / 4);
     float square = 0;
 #pragma unroll
     for (int w = 0; w < kWarps / 4; w++) {
@@ -111,7 +119,7 @@ __device__ __forceinline__ float norm_scale(const MatvecArgs& a, const uint8_t* 
 
 // Adds and stores the product of this thread, if it has one of the unit whose warps' sums are
 // complete behind a barrier.
-template <class Sums, int kWarps, int kSumColumns, class Target>
+template <class Sums, int kWarps, int kSumColumns, class Plan, class Target>
 __device__ __forceinline__ void store_product(const MatvecArgs& a, const uint8_t* shared,
                                               const Products& products, int number,
                                               const float* of_unit, const Target& target,
@@ -120,7 +128,7 @@ __device__ __forceinline__ void store_product(const MatvecArgs& a, const uint8_t
     const int column = kSumColumns == 1 ? 0 : products.column(number);
     float2 p = Sums::add(of_unit + products.row(number) * kSumColumns + column, a.unit_tiles);
     if (a.norm != nullptr) {
-        const float scale = norm_scale<kWarps>(a, shared, column);
+        const float scale = norm_scale<kWarps, Plan>(a, shared, column);
         p.x *= scale, p.y *= scale;
     }
     target.store(a, before, p.x, p.y);

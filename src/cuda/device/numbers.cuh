@@ -54,6 +54,41 @@ __device__ inline PowerOfTwo power_for_f16(uint32_t greatest) {
             __uint_as_float((kBias + exponent - kOf) << 23)};
 }
 
+// The greater of x and |y|; NaN if one of them is.
+__device__ inline float greater_or_nan(float x, float y) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(fabsf(y)));
+    return result;
+}
+
+// Rows in fixed point: an element is 256 high + low, both int8, times the inverse of a factor that
+// brings magnitudes up to `greatest` (its bits) to 2^14 - 128 ... 2^15 - 256. Of infinity and NaN
+// the inverse is NaN.
+struct FixedPoint {
+    float factor, inverse;
+};
+__device__ inline FixedPoint fixed_point_for(uint32_t greatest) {
+    constexpr uint32_t kInfinity = 0x7f800000u;
+    const PowerOfTwo power = power_for_f16(greatest);
+    return {power.power * (127.0f / 128),
+            greatest >= kInfinity ? __uint_as_float(0x7fc00000u) : power.inverse * (128.0f / 127)};
+}
+// Four elements, in the order of codes' bytes (ChunkCodes::rows): 0, 2, 1, 3.
+struct FixedQuad {
+    uint32_t high, low;
+    int sum;
+};
+__device__ inline FixedQuad fixed_quad(const float4& x, float factor) {
+    // 1.5 * 2^23, whose last place is 1, and 128, with which the upper byte is `high`.
+    constexpr float kPlaces = 12582912 + 128;
+    auto places = [&](float e) { return __float_as_uint(fmaf(e, factor, kPlaces)); };
+    const uint32_t a = places(x.x), b = places(x.y), c = places(x.z), d = places(x.w);
+    const uint32_t even = __byte_perm(a, c, 0x5140), odd = __byte_perm(b, d, 0x5140);
+    constexpr uint32_t kOfZero = 0x4b400080u;
+    return {__byte_perm(even, odd, 0x7632), __byte_perm(even, odd, 0x5410) ^ 0x80808080u,
+            static_cast<int>(a + b + c + d - 4 * kOfZero)};
+}
+
 // 2^x within 2 ulp (ex2.approx of PTX ISA 1.4); 0 below 2^-126, 0 of -inf, NaN of NaN.
 __device__ inline float exp2_near(float x) {
     float result;

@@ -18,6 +18,9 @@ namespace ridge::cuda {
 // instruction or two; those of the upper rows, 8 to 15, kUpper times the code. What is too much is
 // taken away from the sums, with the format's own offset: kBias + offset times x of the lower rows,
 // kBias + kUpper offset of the upper ones.
+//
+// For products of integers, rows(): bytes of the lane's four elements of an mma, 0, 2, 1 and 3, of
+// row g, and kByteUpper times those of row g + 8.
 template <Codes codes>
 struct ChunkCodes;
 
@@ -42,6 +45,14 @@ __device__ inline void place_high_bits(uint32_t bits, int at, uint32_t (&a)[4]) 
     a[3] = and_or<16 * low>(next, a[3]);
 }
 
+// Bytes of nibbles and the bits above them, `high` of a byte, which lie in `bits` as above.
+template <uint32_t high>
+__device__ inline void place_bytes(uint32_t w, uint32_t bits, int at, uint32_t& lower,
+                                   uint32_t& upper) {
+    lower = (w & 0x0f0f0f0fu) | (bits << (4 - at) & high);
+    upper = (w >> 4 & 0x0f0f0f0fu) | (bits >> at & high);
+}
+
 __device__ inline uint32_t word_of(const uint4& w, int i) {
     return i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
 }
@@ -58,6 +69,10 @@ struct ChunkCodes<Codes::kFour> {
     __device__ ChunkCodes(const uint8_t* codes, const uint8_t*, int lane)
         : w(load_words(codes, lane)) {}
     __device__ void operand(int mma, uint32_t (&a)[4]) const { place_nibbles(word_of(w, mma), a); }
+    static constexpr int kByteUpper = 16;
+    __device__ void rows(int mma, uint32_t& lower, uint32_t& upper) const {
+        lower = word_of(w, mma) & 0x0f0f0f0fu, upper = word_of(w, mma) & 0xf0f0f0f0u;
+    }
 };
 
 template <>
@@ -73,6 +88,10 @@ struct ChunkCodes<Codes::kFive> {
         place_nibbles(word_of(w, mma), a);
         place_high_bits<0x00100010>(h, mma, a);
     }
+    static constexpr int kByteUpper = 1;
+    __device__ void rows(int mma, uint32_t& lower, uint32_t& upper) const {
+        place_bytes<0x10101010>(word_of(w, mma), h, mma, lower, upper);
+    }
 };
 
 template <>
@@ -87,6 +106,10 @@ struct ChunkCodes<Codes::kSix> {
     __device__ void operand(int mma, uint32_t (&a)[4]) const {
         place_nibbles(word_of(w, mma), a);
         place_high_bits<0x00300030>(mma < 2 ? h.x : h.y, mma % 2 * 2, a);
+    }
+    static constexpr int kByteUpper = 1;
+    __device__ void rows(int mma, uint32_t& lower, uint32_t& upper) const {
+        place_bytes<0x30303030>(word_of(w, mma), mma < 2 ? h.x : h.y, mma % 2 * 2, lower, upper);
     }
 };
 
@@ -104,6 +127,12 @@ struct ChunkCodes<Codes::kEight> {
             a[r] = __byte_perm(word_of(w[mma / 2], mma % 2 * 2 + r / 2), k1024,
                                r % 2 == 0 ? 0x5150 : 0x5352);
         }
+    }
+    static constexpr int kByteUpper = 1;
+    __device__ void rows(int mma, uint32_t& lower, uint32_t& upper) const {
+        const uint32_t first = word_of(w[mma / 2], mma % 2 * 2),
+                       second = word_of(w[mma / 2], mma % 2 * 2 + 1);
+        lower = __byte_perm(first, second, 0x5140), upper = __byte_perm(first, second, 0x7362);
     }
 };
 

@@ -13,8 +13,8 @@ namespace ridge::cuda {
 // warp that multiplies them, straight or by way of shared memory: a tile lies in the order in which
 // lanes hold it.
 
-// What is read once, where it is wanted: 16 bytes a lane do not push anything out of the first
-// cache, which every kernel begins with empty. Volatile, so that it stays before the wait for the
+// What is read once a step, where it is wanted: 16 bytes a lane push nothing out of the caches.
+// Volatile, so that it stays before the wait for the
 // kernel before; without a branch, so that one piece of code serves the last chunks, too.
 template <class T>
 __device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
@@ -22,9 +22,9 @@ __device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
     if constexpr (sizeof(T) == 16) {
         asm volatile(
             "{.reg .pred p; setp.ne.b32 p, %5, 0;\n"
-            "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}"
+            "@p ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %6;}"
             : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
-            : "l"(at), "r"(static_cast<int>(wanted)));
+            : "l"(at), "r"(static_cast<int>(wanted)), "l"(leaves_first()));
     } else if constexpr (sizeof(T) == 8) {
         asm volatile(
             "{.reg .pred p; setp.ne.b32 p, %3, 0;\n"
@@ -53,6 +53,25 @@ __device__ inline void load_shared(T& x, SharedAddress at) {
         asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at));
     } else {
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at));
+    }
+}
+
+// The same in lanes that have it; others keep what they have.
+template <int n>
+__device__ inline void load_where(uint32_t (&x)[n], SharedAddress at, bool wanted) {
+    static_assert(n == 2 || n == 4);
+    if constexpr (n == 4) {
+        asm volatile(
+            "{.reg .pred p; setp.ne.b32 p, %5, 0;\n"
+            "@p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];}"
+            : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])
+            : "r"(at), "r"(static_cast<int>(wanted)));
+    } else {
+        asm volatile(
+            "{.reg .pred p; setp.ne.b32 p, %3, 0;\n"
+            "@p ld.shared.v2.u32 {%0, %1}, [%2];}"
+            : "+r"(x[0]), "+r"(x[1])
+            : "r"(at), "r"(static_cast<int>(wanted)));
     }
 }
 
@@ -96,16 +115,11 @@ __device__ inline void take_codes(ChunkCodes<Codes::kEight>& c, SharedAddress co
     load_shared(c.w[0], codes + 16 * lane), load_shared(c.w[1], codes + 512 + 16 * lane);
 }
 
-// What a block's sums are multiplied by, and what is added; of row g + 8 kUpper times what is
-// (tile_codes.cuh). Sums began with a start, -excess * x, x being the column's sum over the block's
-// elements and excess what codes have too much, so that
-//   total += scale * sums + add * start
-// Formats that add something have no offset: their excess is kBias, add what is added / -kBias.
+// What a block's products of codes and x are multiplied by, and the sum of x over the block; of row
+// g + 8 the latter kByteUpper times what is (tile_codes.cuh).
+//   total += scale * products + add * sum
 struct BlockScale {
     float lower, upper, add_lower, add_upper;
-};
-struct PerStart {
-    float lower, upper;  // kUpper / -kBias
 };
 
 // Elements along k that share a scale.
@@ -208,7 +222,7 @@ template <>
 struct StreamedScales<Scales::kSmall> : ScalePlanes<Scales::kSmall, uint2> {
     // small: row g: blocks 0, 1; row g + 8
     static constexpr bool kAdds = false;
-    __device__ BlockScale of_block(int block, PerStart) const {
+    __device__ BlockScale of_block(int block, float) const {
         const float2 a = floats_of_f16(small.x), b = floats_of_f16(small.y);
         return {block == 0 ? a.x : a.y, block == 0 ? b.x : b.y, 0, 0};
     }
@@ -218,10 +232,10 @@ template <>
 struct StreamedScales<Scales::kSmallMin> : ScalePlanes<Scales::kSmallMin, uint4> {
     // small: row g: d, m of block 0, of block 1; row g + 8
     static constexpr bool kAdds = true;
-    __device__ BlockScale of_block(int block, PerStart per_start) const {
+    __device__ BlockScale of_block(int block, float per_upper) const {
         const float2 a = floats_of_f16(block == 0 ? small.x : small.y),
                      b = floats_of_f16(block == 0 ? small.z : small.w);
-        return {a.x, b.x, a.y * per_start.lower, b.y * per_start.upper};
+        return {a.x, b.x, a.y, b.y * per_upper};
     }
 };
 
@@ -230,9 +244,9 @@ struct StreamedScales<Scales::kSuper> : ScalePlanes<Scales::kSuper, uint2, uint2
     // small: row g: scale, min of block 0, of block 1; row g + 8
     // super: row g: d, dmin; row g + 8
     static constexpr bool kAdds = true;
-    __device__ BlockScale of_block(int block, PerStart per_start) const {
+    __device__ BlockScale of_block(int block, float per_upper) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
+        const float min_a = -a.y, min_b = -b.y * per_upper;
         return {a.x * byte_of(small.x, 2 * block), b.x * byte_of(small.y, 2 * block),
                 min_a * byte_of(small.x, 2 * block + 1), min_b * byte_of(small.y, 2 * block + 1)};
     }
@@ -243,7 +257,7 @@ struct StreamedScales<Scales::kSuper16> : ScalePlanes<Scales::kSuper16, uint2, u
     // small: row g: scales of the four mma; row g + 8
     // super: d of row g, of row g + 8
     static constexpr bool kAdds = false;
-    __device__ BlockScale of_block(int block, PerStart) const {
+    __device__ BlockScale of_block(int block, float) const {
         const float2 d = floats_of_f16(super);
         return {d.x * signed_byte_of(small.x, block), d.y * signed_byte_of(small.y, block), 0, 0};
     }
@@ -254,9 +268,9 @@ struct StreamedScales<Scales::kSuper16Min> : ScalePlanes<Scales::kSuper16Min, ui
     // small: row g: scale, min of the four mma; row g + 8
     // super: row g: d, dmin; row g + 8
     static constexpr bool kAdds = true;
-    __device__ BlockScale of_block(int block, PerStart per_start) const {
+    __device__ BlockScale of_block(int block, float per_upper) const {
         const float2 a = floats_of_f16(super.x), b = floats_of_f16(super.y);
-        const float min_a = -a.y * per_start.lower, min_b = -b.y * per_start.upper;
+        const float min_a = -a.y, min_b = -b.y * per_upper;
         const uint32_t first = block < 2 ? small.x : small.y,
                        second = block < 2 ? small.z : small.w;
         const int at = block % 2 * 2;
@@ -302,12 +316,11 @@ struct StreamedScales<Scales::kGroup, T> {
         load_shared(w[0], at), load_shared(w[1], at + kGroupBytes);
     }
     static constexpr bool kAdds = true;
-    __device__ BlockScale of_block(int block, PerStart per_start) const {
+    __device__ BlockScale of_block(int block, float per_upper) const {
         T of_block[4];
         memcpy(of_block, block == 0 ? &w[0] : &w[1], sizeof of_block);
-        return {group_number(of_block[0]), group_number(of_block[2]),
-                group_number(of_block[1]) * per_start.lower,
-                group_number(of_block[3]) * per_start.upper};
+        return {group_number(of_block[0]), group_number(of_block[2]), group_number(of_block[1]),
+                group_number(of_block[3]) * per_upper};
     }
 };
 
@@ -317,13 +330,9 @@ struct StreamedChunk {
     using OfCodes = ChunkCodes<kCodes>;
     using OfScales = StreamedScales<kScales, T>;
     static constexpr int kBlock = OfScales::kBlock;
-    static constexpr int kUpper = ChunkCodes<kCodes>::kUpper;
+    static constexpr int kUpper = ChunkCodes<kCodes>::kByteUpper;
     // Whether products are multiplied by the powers of the weight's rows.
     static constexpr bool kHasPowers = kCodes == Codes::kF16;
-
-    static constexpr float excess(bool upper, int offset) {
-        return excess_of<kCodes>(upper, offset);
-    }
 
     ChunkCodes<kCodes> codes;
     OfScales scales;
@@ -378,86 +387,92 @@ struct StreamedChunk {
     }
 
     // Eight blocks along k that each have a scale, an octet: chunks 4 i to 4 i + 3 of a warp's, or
-    // 2 i and 2 i + 1. Their sums are added in pairs, pairs of pairs and so on, so that it does not
-    // matter whether a thread has the sums of all or of two of them; octets' then in their order.
+    // 2 i and 2 i + 1. What its four pairs of blocks give is added to four sums, one octet after
+    // the other, and these in pairs at the end: it does not matter whether a thread has one of them
+    // or all.
     static constexpr int kBlocks = kBlock == 0 ? 1 : kTileChunk / std::max(kBlock, 1),
                          kOctetChunks = kBlock == 0 ? 1 : 8 / kBlocks;
 
-    // What the sums of block `block` of the chunk begin with, in columns 2 t and 2 t + 1 of a lower
-    // and of an upper row: starts are [block] {lower, upper} of a single row, else
-    // [block][t] {2 t, 2 t + 1, of lower rows, both of upper rows}.
-    template <bool kSingle>
-    static __device__ void load_start(const float* starts, int block, int lane, float (&to)[4]) {
-        if constexpr (kSingle) {
-            const float2 start = reinterpret_cast<const float2*>(starts)[block];
-            to[0] = to[1] = start.x, to[2] = to[3] = start.y;
-        } else {
-            const float4 start = reinterpret_cast<const float4*>(starts)[4 * block + lane % 4];
-            to[0] = start.x, to[1] = start.y, to[2] = start.z, to[3] = start.w;
-        }
-    }
-
-    // total = 16 rows of the chunk times the columns of x, kUpper times of the upper rows; without
-    // scales, total += that. x: the lane's sixteen elements of its column; starts: of the chunk's
-    // blocks.
-    template <bool kSingle>
-    __device__ __forceinline__ void multiply(const uint4 (&x)[2], const float* starts, int lane,
-                                             float (&total)[4]) const {
-        auto multiply_sixteen = [&](int m, float(&to)[4]) {
+    // total += 16 rows of the chunk times the columns of x. x: the lane's sixteen elements of its
+    // column.
+    __device__ __forceinline__ void multiply_f16(const uint4 (&x)[2], float (&total)[4]) const {
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
             const uint32_t b[2] = {word_of(x[m / 2], m % 2 * 2), word_of(x[m / 2], m % 2 * 2 + 1)};
             uint32_t operand[4];
             codes.operand(m, operand);
-            mma_f16(to, operand, b);
-        };
-        if constexpr (kBlock == 0) {
+            mma_f16(total, operand, b);
+        }
+    }
+
+    // Codes times x in fixed point: columns 2 t and 2 t + 1 of a product are the high and the low
+    // bytes of one row of x, or of one block of it.
+    //
+    // sums += 16 rows of block `block` times x, the lane's words of its column.
+    static constexpr int kWords = std::max(kBlock, 16) / 16;
+    __device__ static __forceinline__ void multiply_block(const OfCodes& codes, int block,
+                                                          const uint32_t (&x)[kWords],
+                                                          int (&sums)[4]) {
+        uint32_t rows[2 * kWords];
 #pragma unroll
-            for (int m = 0; m < 4; m++) multiply_sixteen(m, total);
+        for (int i = 0; i < kWords; i++) {
+            codes.rows(block * kWords + i, rows[2 * i], rows[2 * i + 1]);
+        }
+        if constexpr (kWords == 2) {
+            mma_codes(sums, rows, x);
         } else {
-            constexpr int kMmas = kBlock / 16;
-            float starts_of[kBlocks][4], sums[kBlocks][4];
+            mma_codes(sums, rows, x[0]);
+        }
+    }
+    // What two blocks give of rows g and g + 8, in the one order there is. a, b: sums of the two,
+    // less what codes have too much; of_x: of x over them, where something is added.
+    __device__ static __forceinline__ void add_pair(const OfScales& scales, int block,
+                                                    const int (&a)[4], const int (&b)[4],
+                                                    const int (&of_x)[2], float (&pair)[2]) {
+        const BlockScale of_a = scales.of_block(block, kUpper),
+                         of_b = scales.of_block(block + 1, kUpper);
+        auto whole = [](int high, int low) { return static_cast<float>(256 * high + low); };
+        pair[0] = fmaf(of_b.lower, whole(b[0], b[1]), of_a.lower * whole(a[0], a[1]));
+        pair[1] = fmaf(of_b.upper, whole(b[2], b[3]), of_a.upper * whole(a[2], a[3]));
+        if constexpr (OfScales::kAdds) {
+            const auto x_a = static_cast<float>(of_x[0]), x_b = static_cast<float>(of_x[1]);
+            pair[0] = fmaf(of_b.add_lower, x_b, fmaf(of_a.add_lower, x_a, pair[0]));
+            pair[1] = fmaf(of_b.add_upper, x_b, fmaf(of_a.add_upper, x_a, pair[1]));
+        }
+    }
+    // to[pair of blocks] += {rows g, g + 8} of the chunk times rows t and, where n_groups is 2,
+    // 4 + t of x. x: the lane's words of its column of either; x_sums: of the chunk's first pair of
+    // blocks (SharedPlan), of row t.
+    __device__ __forceinline__ void multiply_rows(const uint4 (&x)[2], const int4* x_sums,
+                                                  int n_groups, float (*to)[4]) const {
 #pragma unroll
-            for (int block = 0; block < kBlocks; block++) {
-                load_start<kSingle>(starts, block, lane, starts_of[block]);
+        for (int block = 0; block < kBlocks; block += 2) {
+            const int4 of_rows = x_sums[2 * block];
 #pragma unroll
-                for (int c = 0; c < 4; c++) sums[block][c] = starts_of[block][c];
-            }
+            for (int group = 0; group < 2; group++) {
+                if (group == n_groups) break;
+                const int of_x[2] = {group == 0 ? of_rows.x : of_rows.z,
+                                     group == 0 ? of_rows.y : of_rows.w};
+                int sums[2][4] = {};
 #pragma unroll
-            for (int m = 0; m < kMmas; m++) {
+                for (int s = 0; s < 2; s++) {
+                    if (!OfScales::kAdds) {
+                        sums[s][1] = of_x[s], sums[s][3] = kUpper * of_x[s];
+                    }
+                    uint32_t words[kWords];
 #pragma unroll
-                for (int block = 0; block < kBlocks; block++) {
-                    multiply_sixteen(block * kMmas + m, sums[block]);
+                    for (int i = 0; i < kWords; i++) {
+                        words[i] = word_of(x[group], (block + s) * kWords + i);
+                    }
+                    multiply_block(codes, block + s, words, sums[s]);
                 }
-            }
+                float pair[2];
+                add_pair(scales, block, sums[0], sums[1], of_x, pair);
 #pragma unroll
-            for (int block = 0; block < kBlocks; block += 2) {
-                const BlockScale a = scales.of_block(block, kPerStart),
-                                 b = scales.of_block(block + 1, kPerStart);
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    const bool lower = c < 2;
-                    const float pair = scaled_pair(lower ? a.lower : a.upper, sums[block][c],
-                                                   lower ? b.lower : b.upper, sums[block + 1][c]);
-                    const float added =
-                        with_added(pair, lower ? a.add_lower : a.add_upper, starts_of[block][c],
-                                   lower ? b.add_lower : b.add_upper, starts_of[block + 1][c]);
-                    total[c] = block == 0 ? added : total[c] + added;
-                }
+                for (int row = 0; row < 2; row++) to[block / 2][2 * row + group] += pair[row];
             }
         }
     }
-    // What two blocks make of their sums, in the one order there is.
-    __device__ static float scaled_pair(float scale_a, float sum_a, float scale_b, float sum_b) {
-        return fmaf(scale_b, sum_b, scale_a * sum_a);
-    }
-    __device__ static float with_added(float pair, float add_a, float start_a, float add_b,
-                                       float start_b) {
-        if constexpr (!OfScales::kAdds) return pair;
-        return fmaf(add_b, start_b, fmaf(add_a, start_a, pair));
-    }
-
-    static constexpr float kPerBias =
-        kBlock == 0 ? 0 : -1.0f / static_cast<float>(std::max(ChunkCodes<kCodes>::kBias, 1));
-    static constexpr PerStart kPerStart{kPerBias, kPerBias* kUpper};
 };
 
 }  // namespace ridge::cuda
