@@ -15,6 +15,7 @@ namespace ridge {
 namespace {
 
 constexpr const char* kFont = "DejaVu Sans";
+constexpr double kTickSize = 20;
 constexpr size_t kMaxPictureBytes = size_t{64} << 20;
 // Of a gnuplot that hangs: far more than it takes on a machine that is busy.
 constexpr double kVersionSeconds = 10, kDrawSeconds = 60;
@@ -56,7 +57,7 @@ std::string point_text(PlotPoint p) {
 std::string terminal_text(const Plot& plot, PlotFormat format) {
     return fmt::format("set terminal {} noenhanced size {},{} font '{},{}' background '#ffffff'\n",
                        format == PlotFormat::kPng ? "pngcairo" : "svg", plot.width, plot.height,
-                       kFont, points_of(20, format));
+                       kFont, points_of(kTickSize, format));
 }
 
 // Shares of the picture, from the left and from the bottom.
@@ -68,7 +69,20 @@ std::string frame_text(const Plot& plot) {
         1 - plot.bottom() / plot.height);
 }
 
-std::string axis_text(const PlotAxis& axis, char name) {
+// Whether names of ticks, at the size that they have, would lie over each other in one line.
+bool names_collide(const Plot& plot, const PlotAxis& axis) {
+    double end = -1;
+    for (const PlotAxis::Tick& tick : axis.ticks) {
+        const double middle = plot.pixel_of({tick.at, 0}).x;
+        const double half = text_pixels(tick.text, kTickSize).x / 2;
+        if (end > middle - half) return true;
+        end = middle + half;
+    }
+    return false;
+}
+
+// staggers: every second name a line lower.
+std::string axis_text(const PlotAxis& axis, char name, bool staggers) {
     std::string text;
     if (axis.is_log) text += fmt::format("set logscale {}\n", name);
     text += fmt::format("set {}range [{:.9g}:{:.9g}] noextend\n", name, axis.min, axis.max);
@@ -76,7 +90,9 @@ std::string axis_text(const PlotAxis& axis, char name) {
     if (axis.ticks.empty()) return text + fmt::format("set format {} '%g'\n", name);
     std::string ticks;
     for (const PlotAxis::Tick& tick : axis.ticks) {
-        ticks += fmt::format("{}{} {:.9g}", ticks.empty() ? "" : ", ", quoted(tick.text), tick.at);
+        const bool lower = staggers && (&tick - axis.ticks.data()) % 2 == 1;
+        ticks += fmt::format("{}{}{} {:.9g}", ticks.empty() ? "" : ", ", lower ? "\"\\n\"." : "",
+                             quoted(tick.text), tick.at);
     }
     return text + fmt::format("set {}tics ({})\n", name, ticks);
 }
@@ -172,7 +188,7 @@ PlotPoint text_pixels(std::string_view text, double size) {
 
 std::string gnuplot_script(const Plot& plot, PlotFormat format) {
     std::string script = "set encoding utf8\n" + terminal_text(plot, format) + frame_text(plot);
-    script += axis_text(plot.x, 'x') + axis_text(plot.y, 'y');
+    script += axis_text(plot.x, 'x', names_collide(plot, plot.x)) + axis_text(plot.y, 'y', false);
     script += "set style textbox opaque noborder fillcolor rgb '#ffffff' margins 0.4,0.2\n";
     script += "set grid xtics ytics lc rgb '#e4e4e4' lw 1 lt 1\nset border lc rgb '#808080'\n";
     script += "set tics textcolor rgb '#404040'\n";

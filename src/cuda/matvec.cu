@@ -15,11 +15,13 @@
 // matvec: p[i, j] = sum_k n(x)[i, k] w[j, k] + bias[j], for up to eight rows i
 //   n(x) = x, or x / sqrt(mean(x^2) + eps) * norm; what becomes of p: Epilogue
 //
-//   x [n_rows, d_in] f32, n(x) without its divisor rounded to f16, times a power of two of what a
-//   warp multiplies of a row; w in tiles of 16 rows; sums f32; out f32.
+//   x [n_rows, d_in] f32; n(x) without its divisor is rounded, times a factor of what a warp
+//   multiplies of a row: beside w of f16 to f16, sums f32; beside codes to fixed point of 16 bits,
+//   sums of a block of codes int, of blocks f32. w in tiles of 16 rows; out f32.
 //
-// Tensor units multiply 16 rows of w by 16 elements with 8 columns, which are rows of x: in place
-// of those that are not there is the last, so that one row and eight take the same order of sums.
+// Tensor units multiply 16 rows of w with 8 columns, which are rows of x, in fixed point four rows'
+// high and low bytes, once or twice: in place of those that are not there is the last, so that one
+// row and eight take the same order of sums.
 // Blocks take units in turns: a tile, or two side by side, of gate and of up, or neighbours where
 // there are many. In a block each warp takes every kWarps-th chunk of 64 elements along k. It loads
 // them to registers, kDepth ahead of those that it multiplies, on from one unit to the next: the

@@ -51,6 +51,19 @@ TEST(Plot, a_script_has_its_data_in_itself_and_texts_in_single_quotes) {
               std::string::npos);
 }
 
+// Eleven places of 144 pixels: "decode_attention" takes 198.
+TEST(Plot, names_of_ticks_that_would_lie_over_each_other_take_two_lines) {
+    Plot plot = some_plot();
+    plot.x = {"", 0, 10, false, {{1, "gemm"}, {2, "decode"}, {3, "fused"}}};
+    EXPECT_NE(gnuplot_script(plot, PlotFormat::kPng)
+                  .find("set xtics ('gemm' 1, 'decode' 2, 'fused' 3)\n"),
+              std::string::npos);
+    plot.x.ticks[1].text = "decode_attention";
+    EXPECT_NE(gnuplot_script(plot, PlotFormat::kPng)
+                  .find("set xtics ('gemm' 1, \"\\n\".'decode_attention' 2, 'fused' 3)\n"),
+              std::string::npos);
+}
+
 TEST(Plot, a_name_says_which_kind_of_picture_it_is) {
     for (const char* name : {"picture", "picture.pdf", "png", ".PNG", ""}) {
         EXPECT_NE(error_of([&] { check_plot("--plot", name); }).find("ends in .svg or .png"),
