@@ -221,7 +221,9 @@ class Drawing {
         constexpr uint32_t kNoteColor = 0x606060;
         std::vector<std::pair<std::string, uint32_t>> rows;
         for (const RooflineStep& step : result_.steps) {
-            std::string text = fmt::format("{}: {:.4g} tok/s", step.name(), step.tok_s());
+            const double tok_s = step.tok_s();
+            std::string text = tok_s < 1000 ? fmt::format("{}: {:.4g} tok/s", step.name(), tok_s)
+                                            : fmt::format("{}: {:.0f} tok/s", step.name(), tok_s);
             if (step.n_prompt == 0) {
                 text += fmt::format(", {:.0f} % of what memory allows",
                                     100 * step.tok_s() / step.bound_tok_s());

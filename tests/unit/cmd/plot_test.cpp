@@ -51,16 +51,16 @@ TEST(Plot, a_script_has_its_data_in_itself_and_texts_in_single_quotes) {
               std::string::npos);
 }
 
-// Eleven places of 144 pixels: "decode_attention" takes 198.
+// A place has 144 pixels: "decode_attention" takes 198, "rms_norm" 99.
 TEST(Plot, names_of_ticks_that_would_lie_over_each_other_take_two_lines) {
     Plot plot = some_plot();
-    plot.x = {"", 0, 10, false, {{1, "gemm"}, {2, "decode"}, {3, "fused"}}};
+    plot.x = {"", 0, 10, false, {{1, "rms_norm"}, {2, "decode"}, {3, "fused"}}};
     EXPECT_NE(gnuplot_script(plot, PlotFormat::kPng)
-                  .find("set xtics ('gemm' 1, 'decode' 2, 'fused' 3)\n"),
+                  .find("set xtics ('rms_norm' 1, 'decode' 2, 'fused' 3)\n"),
               std::string::npos);
     plot.x.ticks[1].text = "decode_attention";
     EXPECT_NE(gnuplot_script(plot, PlotFormat::kPng)
-                  .find("set xtics ('gemm' 1, \"\\n\".'decode_attention' 2, 'fused' 3)\n"),
+                  .find("set xtics ('rms_norm' 1, \"\\n\".'decode_attention' 2, 'fused' 3)\n"),
               std::string::npos);
 }
 

@@ -144,7 +144,8 @@ TEST(RooflinePlot, shows_what_all_threads_reach_and_each_kernel_that_computes) {
     for (const char* text : {"L1 2000 GB/s", "memory 100 GB/s", "f32 1000 GFLOP/s",
                              "int8 4000 GOP/s", "ffn_in 90 %", "ffn_out/matmul 90 %",
                              "decode step of 2 sequences at position 128: 200 tok/s, 50 % of what "
-                             "memory allows"}) {
+                             "memory allows",
+                             "prompt step of 512 tokens: 51200 tok/s"}) {
         EXPECT_TRUE(has_text(plot, text)) << text;
     }
     EXPECT_FALSE(has_text(plot, "L1 1000 GB/s")) << "of one thread";
