@@ -29,7 +29,7 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.begin_range = begin_range, tables.end_range = end_range;
      }},
     {"matvec",
-     "weights in tiles stream once, multiplied in f16 on tensor units, eight rows at a time",
+     "weights in tiles stream once, multiplied on tensor units, eight rows at a time",
      [](Tables& tables, const Caps&) {
          tables.matmul_layout = &tiles_layout();
          tables.ops.matmul.set("matvec", matmul_tiles, unfit_for_tiles);

@@ -120,8 +120,8 @@ class RowRounder {
           lane_(lane),
           n_quads_((a.geometry.n_chunks - warp + kWarps * kLanesChunks - 1) /
                    (kWarps * kLanesChunks)) {
+        // Of the norm, in which the kernel before has no part.
         if (a.norm == nullptr || !a.has_quads) return;
-            // What the kernel before has no part in.
 #pragma unroll
         for (int q = 0; q < kFirst; q++) first_norm_[q] = quad_of(a.norm, q);
         for (int q = kFirst; q < n_quads_; q++) {

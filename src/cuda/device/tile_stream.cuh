@@ -13,9 +13,9 @@ namespace ridge::cuda {
 // warp that multiplies them, straight or by way of shared memory: a tile lies in the order in which
 // lanes hold it.
 
-// What is read once a step, where it is wanted: 16 bytes a lane push nothing out of the caches.
-// Volatile, so that it stays before the wait for the
-// kernel before; without a branch, so that one piece of code serves the last chunks, too.
+// What is read once a step, where it is wanted; loads of 16 bytes pass the first cache by and leave
+// the second one first. Volatile, so that it stays before the wait for the kernel before; without a
+// branch, so that one piece of code serves the last chunks, too.
 template <class T>
 __device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
