@@ -28,8 +28,7 @@ constexpr Checkpoint kCheckpoints[] = {
          tables.layer.set("plain", layer_with_its_weights);
          tables.begin_range = begin_range, tables.end_range = end_range;
      }},
-    {"matvec",
-     "weights in tiles stream once, multiplied on tensor units, eight rows at a time",
+    {"matvec", "weights in tiles stream once, multiplied on tensor units, eight rows at a time",
      [](Tables& tables, const Caps&) {
          tables.matmul_layout = &tiles_layout();
          tables.ops.matmul.set("matvec", matmul_tiles, unfit_for_tiles);
