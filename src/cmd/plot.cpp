@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/child_process.h"
 #include "base/error.h"
@@ -69,10 +70,11 @@ std::string frame_text(const Plot& plot) {
         1 - plot.bottom() / plot.height);
 }
 
-// Whether names of ticks, at the size that they have, would lie over each other in one line.
-bool names_collide(const Plot& plot, const PlotAxis& axis) {
-    double end = -1;
-    for (const PlotAxis::Tick& tick : axis.ticks) {
+// Whether names below the picture, at the size that they have, would lie over each other in one
+// line.
+bool names_collide(const Plot& plot) {
+    double end = -std::numeric_limits<double>::infinity();
+    for (const PlotAxis::Tick& tick : plot.x.ticks) {
         const double middle = plot.pixel_of({tick.at, 0}).x;
         const double half = text_pixels(tick.text, kTickSize).x / 2;
         if (end > middle - half) return true;
@@ -188,7 +190,7 @@ PlotPoint text_pixels(std::string_view text, double size) {
 
 std::string gnuplot_script(const Plot& plot, PlotFormat format) {
     std::string script = "set encoding utf8\n" + terminal_text(plot, format) + frame_text(plot);
-    script += axis_text(plot.x, 'x', names_collide(plot, plot.x)) + axis_text(plot.y, 'y', false);
+    script += axis_text(plot.x, 'x', names_collide(plot)) + axis_text(plot.y, 'y', false);
     script += "set style textbox opaque noborder fillcolor rgb '#ffffff' margins 0.4,0.2\n";
     script += "set grid xtics ytics lc rgb '#e4e4e4' lw 1 lt 1\nset border lc rgb '#808080'\n";
     script += "set tics textcolor rgb '#404040'\n";

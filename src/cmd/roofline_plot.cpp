@@ -226,7 +226,7 @@ class Drawing {
                                             : fmt::format("{}: {:.0f} tok/s", step.name(), tok_s);
             if (step.n_prompt == 0) {
                 text += fmt::format(", {:.0f} % of what memory allows",
-                                    100 * step.tok_s() / step.bound_tok_s());
+                                    100 * tok_s / step.bound_tok_s());
             }
             rows.emplace_back(text, step.n_prompt > 0 ? kPromptColor : kDecodeColor);
         }

@@ -112,6 +112,7 @@ class OctetSums {
     static_assert(kDepth % kChunks == 0 || kChunks == 2 * kDepth);
 
   public:
+    __device__ OctetSums() { clear(sums_); }
     // f(sums of the chunk's pairs), of chunk i of a group.
     template <class F>
     __device__ __forceinline__ void add(int side, int i, F f) {
@@ -137,7 +138,7 @@ class OctetSums {
     }
 
   private:
-    float sums_[kSides][4][4] = {};
+    float sums_[kSides][4][4];
     bool is_second_ = false;
 };
 
@@ -328,14 +329,9 @@ void launch_blocks(const MatvecArgs& a, const Context& c, Kernel kernel, int n_w
                      "matvec", a);
 }
 
-// Chunks of 8 and 16 bits, a few of which are enough on their way: rows of them come to registers
-// as fast as by rings, of most lengths.
-template <class Chunk>
-constexpr bool is_large = Chunk::kBytes > 1000;
-
 // By rings, where a multiprocessor has room for those of as many blocks as run on it.
 template <class Chunk, class S>
-bool launch_row_shape(MatvecArgs& a, const Context& c) {
+bool launch_row_shape(const MatvecArgs& a, const Context& c) {
     constexpr int kBytes = RowPlan<Chunk, S>::kBytes;
     if (kBytes > c.shared_bytes_a_block ||
         blocks_an_sm(c, kBytes, 16 / S::kWarps) < 16 / S::kWarps) {
@@ -346,7 +342,7 @@ bool launch_row_shape(MatvecArgs& a, const Context& c) {
 }
 // Of the shapes that there are kernels for.
 template <class Chunk, int kWarps, int kSides>
-bool launch_row(MatvecArgs& a, const Context& c) {
+bool launch_row(const MatvecArgs& a, const Context& c) {
     if (!a.has_quads) return false;
     const int n = a.geometry.n_chunks;
     if (n == 4 * kWarps) {
@@ -357,7 +353,7 @@ bool launch_row(MatvecArgs& a, const Context& c) {
     }
     if constexpr (!is_large<Chunk>) {
         if constexpr (kWarps == 16) {
-            if (n > 8 * kWarps && n <= 10 * kWarps) {
+            if (n <= 10 * kWarps) {
                 return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 5>>(a, c);
             }
             if (n <= 12 * kWarps) {

@@ -9,10 +9,10 @@
 namespace ridge::cuda {
 
 // How the CUDA kernels' weights lie: parts of 16 rows, cut along k into chunks of 64 elements,
-// zeros behind the last. A warp multiplies a chunk by four mma.m16n8k16, whose operand of 16 rows
-// by 16 elements has lane 4 g + t hold, of rows g and g + 8, elements 4 t ... 4 t + 3 (of the
-// sixteen that an mma multiplies; which is which along k does not matter to a sum as long as both
-// operands agree). The codes of a chunk lie so that a 16-byte load of each lane, 512 bytes of the
+// zeros behind the last. A warp multiplies a chunk by four mma of 16 elements along k, or as
+// integers by two of 32 (device/mma.cuh). Lane 4 g + t holds of rows g and g + 8 elements 4 t ...
+// 4 t + 3 of each sixteen (which is which along k does not matter to a sum as long as both operands
+// agree). The codes of a chunk lie so that a 16-byte load of each lane, 512 bytes of the
 // warp, brings what it multiplies, in an order that takes few instructions to unpack:
 //
 //   register r = 2 (i / 2) + row / 8, half i % 2      of element i = 0 .. 3 of the lane

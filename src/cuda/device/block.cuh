@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
-#include <utility>
 
 // Sums, maxima and prefix sums over the threads of a warp or a block of whole warps, each in one
 // order that the number of threads alone decides.
@@ -77,15 +75,6 @@ __device__ T block_prefix_sum(T x, T* partial) {
     const T before = __shfl_sync(kAllLanes, sums, max(warp_of_thread() - 1, 0));
     __syncthreads();  // and has been read
     return warp_of_thread() == 0 ? x : before + x;
-}
-
-// f(i) of 0 to n - 1, each a constant.
-template <int n, class F>
-__device__ __forceinline__ void for_constants(F f) {
-    auto all = [&]<int... i>(std::integer_sequence<int, i...>) {
-        (f(std::integral_constant<int, i>()), ...);
-    };
-    all(std::make_integer_sequence<int, n>());
 }
 
 }  // namespace ridge::cuda

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 // What attention, and in part matvec, ask of the machine: operands of mma.m16n8k16
-// (device/mma.cuh), and how they come there by way of shared memory.
+// (device/mma.cuh), how they come there by way of shared memory, and what leaves the second cache.
 
 namespace ridge::cuda {
 

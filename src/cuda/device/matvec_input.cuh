@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "cuda/device/async.cuh"
 #include "cuda/device/block.cuh"
@@ -25,14 +23,14 @@ enum class Operand : uint8_t { kF16, kFixed };
 // the low ones.
 enum class Input : uint8_t {
     kRows,    // up to eight, one behind the other
-    kByWarp,  // one row: of each warp the chunks that it multiplies, one behind the other, and
-              // zeros behind the last, twice as many as a lane has quads
+    kByWarp,  // one row: of each warp the chunks that it multiplies, one behind the other, then
+              // zeros: in all two for each quad of a lane
 };
 constexpr int kChunkBytes = 2 * kTileChunk;
 
-// Shared memory of a block, in bytes from its beginning. That of several rows, computed on the
-// host, as all is that threads would compute alike; of a row by warp it follows from the kernel's
-// shape (device/matvec_row.cuh).
+// Shared memory of a block, in bytes from its beginning. That of Input::kRows, computed on the
+// host, as all is that threads would compute alike; of Input::kByWarp it follows from the kernel's
+// shape (RowPlan, device/matvec_row.cuh).
 struct SharedPlan {
     // x [n_rows][pitch] at 0. Of fixed point what blocks' sums of products begin with, int [pairs
     // of blocks][row % 4][row / 4][block of the pair]: sums of x, times -offset where codes have
@@ -298,14 +296,21 @@ class RowRounder {
             const bool second = (lane_ & kHalf) != 0;
             int sum = second ? b.sum : a.sum;
             sum += __shfl_xor_sync(kAllLanes, second ? a.sum : b.sum, kHalf);
-#pragma unroll
-            for (int lanes = kHalf / 2; lanes > 0; lanes /= 2) {
-                sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-            }
+            sum = add_lanes_of<kHalf>(sum);
             const int of = second ? q + 1 : q;
             if (lane_ % kHalf == 0 && is_there(of)) place_sum(row, of, lane_ % 16 / kLanes, sum);
         }
     }
+    // The sum over neighbouring lanes, a power of two of them, in each.
+    template <int kLanes>
+    __device__ static __forceinline__ int add_lanes_of(int sum) {
+#pragma unroll
+        for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
+            sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+        }
+        return sum;
+    }
+    // A quad without a next one.
     __device__ __forceinline__ void place_last(int row, int q, const float4& x,
                                                float factor) const {
         if constexpr (kOperand == Operand::kF16) {
@@ -314,11 +319,7 @@ class RowRounder {
             const FixedQuad a = fixed_quad(x, factor);
             place_fixed(row, q, a);
             constexpr int kLanes = block / 4;
-            int sum = a.sum;
-#pragma unroll
-            for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
-                sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-            }
+            const int sum = add_lanes_of<kLanes>(a.sum);
             if (lane_ % kLanes == 0 && is_there(q)) place_sum(row, q, lane_ % 16 / kLanes, sum);
         }
     }

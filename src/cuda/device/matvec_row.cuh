@@ -1,5 +1,8 @@
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "cuda/device/async.cuh"
 #include "cuda/device/block.cuh"
 #include "cuda/device/matvec_input.cuh"
@@ -10,11 +13,11 @@
 //
 //   Units, warps and operands are matvec's, and results the same bits. But the eight columns of an
 //   mma are not four rows of x, high and low bytes: of an octet, eight blocks along k that each
-//   have a scale, lane 4 g + t is to have what blocks 2 t and 2 t + 1 give. So columns 2 t and 2 t
-//   + 1 are the bytes of the one block, in one sum of products, and of the other in a second;
-//   columns have zeros where a block is not theirs, so that all that an octet needs is added by the
-//   tensor units. A lane loads x of the two blocks of its column, and the scales of the two whose
-//   sums it has: a quarter of what it would otherwise.
+//   have a scale, lane 4 g + t is to have what blocks 2 t and 2 t + 1 give. So its two columns are
+//   the bytes of the one block, in one sum of products, and of the other in a second; columns have
+//   zeros where a block is not theirs, so that all that an octet needs is added by the tensor
+//   units. A lane loads x of the two blocks of its column, and the scales of the two whose sums it
+//   has: a quarter of what it would otherwise.
 //
 //   Chunks come by asynchronous copies to a ring in shared memory that each warp has for itself,
 //   and from there to registers, a stage at a time. Nobody waits for another warp.
@@ -25,6 +28,20 @@
 // Bytes: the weights once, x once a block. Flops: 2 d_in d_out.
 
 namespace ridge::cuda::matvec {
+
+// f(i) of 0 to n - 1, each a constant.
+template <int n, class F>
+__device__ __forceinline__ void for_constants(F f) {
+    auto all = [&]<int... i>(std::integer_sequence<int, i...>) {
+        (f(std::integral_constant<int, i>()), ...);
+    };
+    all(std::make_integer_sequence<int, n>());
+}
+
+// Chunks of 8 and 16 bits, a few of which are enough on their way: rows of them come to registers
+// as fast as by rings, of most lengths.
+template <class Chunk>
+constexpr bool is_large = Chunk::kBytes > 1000;
 
 // Of a block's warps, a unit's sides, the chunks of a stage, and quads of x (RowRounder). Exact: a
 // warp's chunks are whole stages; else the last may lack some.
@@ -37,13 +54,12 @@ struct RowShape {
     static_assert(kIsOneStage || Chunks % 4 == 0);  // a stage's octets are those of the row
 };
 
-// Stages of a ring. Where the last of a row is short more must be on their way, as where blocks
-// have many in a row; but what is asked for early delays x, which comes behind it.
+// Stages of a ring. Where the last of a row is short more must be on their way, if there is room
+// for them, as where blocks have many in a row; but what is asked for early delays x, which comes
+// behind it.
 template <class Chunk, class S>
-constexpr int stages_of = (!S::kExact && Chunk::kBytes < 700) ||
-                                  (S::kSides == 2 && Chunk::kBytes < 1000)
-                              ? 3
-                              : 2;
+constexpr int stages_of = S::kExact ? (S::kSides == 2 && !is_large<Chunk> ? 3 : 2)
+                                    : (Chunk::kBytes < 700 ? 3 : 2);
 
 // Octets that a stage begins.
 template <class Chunk, class S>
@@ -167,10 +183,11 @@ class RingFeed {
 template <class Chunk, class S>
 struct Octet {
     static constexpr int kBlocks = Chunk::kBlocks, kWords = 2 * Chunk::kWords;
-    uint32_t x[4][kWords] = {};
-    int of_x[2] = {};
-    int first[2][4] = {};  // what sums of products begin with
+    uint32_t x[4][kWords];
+    int of_x[2];
+    int first[2][4];  // what sums of products begin with
 
+    __device__ Octet() { clear(x); }
     // Of pair j.
     __host__ __device__ static constexpr int chunk_of(int j) { return 2 * j / kBlocks; }
 
@@ -189,12 +206,7 @@ struct Octet {
         uint32_t sums[2] = {};
         load_where(sums, x_sums + 8 * t, chunk_of(t) < n_chunks);
         of_x[0] = static_cast<int>(sums[0]), of_x[1] = static_cast<int>(sums[1]);
-        if constexpr (!Chunk::OfScales::kAdds) {
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                first[s][1] = of_x[s], first[s][3] = Chunk::kUpper * of_x[s];
-            }
-        }
+        Chunk::begin_sums(of_x, first);
     }
     static constexpr int kXStep = Chunk::kOctetChunks * kChunkBytes, kSumStep = 32;
 };
@@ -338,7 +350,7 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
         if (lane % 4 == 0) {
             const float inverse =
                 reinterpret_cast<const float*>(shared + Plan::kInverses)[warp * kColumns];
-            Sums::put_row(of_unit + warp * Sums::kOfWarp + lane / 4, total, inverse);
+            Sums::put_column(of_unit + warp * Sums::kOfWarp + lane / 4, total, 0, inverse);
         }
         // Orders the warps' sums before they are added; those of the unit after next, which use the
         // same room, come behind the next unit's barrier.

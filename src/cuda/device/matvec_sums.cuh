@@ -74,21 +74,15 @@ struct WarpSums {
                 make_float2(total[side][2] * inverse.x, total[side][3] * inverse.y);
         }
     }
-    // Of codes, a lane's of one column. mine: of row g.
-    __device__ static void put_column(float* mine, const float (&total)[kSides][4], int group,
+    // Of codes, a lane's of one column, of the n / 2 that it has {rows g, rows g + 8} of. mine: of
+    // row g.
+    template <int n>
+    __device__ static void put_column(float* mine, const float (&total)[kSides][n], int which,
                                       float inverse) {
 #pragma unroll
         for (int side = 0; side < kSides; side++, mine += kOfSide) {
-            mine[0] = total[side][group] * inverse;
-            mine[8 * kColumns] = total[side][2 + group] * (1.0f / Chunk::kUpper) * inverse;
-        }
-    }
-    // A lane's of the only column, of rows g and g + 8.
-    __device__ static void put_row(float* mine, const float (&total)[kSides][2], float inverse) {
-#pragma unroll
-        for (int side = 0; side < kSides; side++, mine += kOfSide) {
-            mine[0] = total[side][0] * inverse;
-            mine[8] = total[side][1] * (1.0f / Chunk::kUpper) * inverse;
+            mine[0] = total[side][which] * inverse;
+            mine[8 * kSumColumns] = total[side][n / 2 + which] * (1.0f / Chunk::kUpper) * inverse;
         }
     }
     // A product, and where sides are two weights the second one's. Rows of a pair of tiles lie one

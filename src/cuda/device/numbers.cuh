@@ -9,7 +9,8 @@ namespace ridge::cuda {
 
 // x[..] = 0. Not by an initialiser: of arrays of arrays nvcc 13.0 then clears, at times, but the
 // first.
-__device__ __forceinline__ void clear(float& x) {
+template <class T>
+__device__ __forceinline__ void clear(T& x) {
     x = 0;
 }
 template <class T, size_t n>
@@ -62,8 +63,8 @@ __device__ inline float greater_or_nan(float x, float y) {
 }
 
 // Rows in fixed point: an element is 256 high + low, both int8, times the inverse of a factor that
-// brings magnitudes up to `greatest` (its bits) to 2^14 - 128 ... 2^15 - 256. Of infinity and NaN
-// the inverse is NaN.
+// brings magnitudes up to `greatest` (its bits) to 2^14 - 128 ... 2^15 - 256, less where it is
+// below 2^-112. Of infinity and NaN the inverse is NaN.
 struct FixedPoint {
     float factor, inverse;
 };

@@ -11,8 +11,7 @@
 
 namespace ridge::cuda {
 
-// How the codes of a chunk (cuda/tiles.h) become the operands of the four mma that multiply the
-// chunk.
+// How the codes of a chunk (cuda/tiles.h) become the operands of the mma that multiply the chunk.
 
 // A code becomes the last bits of the mantissa of 1024 in f16, which is exact and takes an
 // instruction or two; those of the upper rows, 8 to 15, kUpper times the code. What is too much is

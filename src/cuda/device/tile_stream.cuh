@@ -424,6 +424,14 @@ struct StreamedChunk {
             mma_codes(sums, rows, x[0]);
         }
     }
+    // What sums of two blocks begin with. of_x: of x over them, times -offset where codes have one.
+    __device__ static __forceinline__ void begin_sums(const int (&of_x)[2], int (&sums)[2][4]) {
+        clear(sums);
+        if constexpr (!OfScales::kAdds) {
+#pragma unroll
+            for (int s = 0; s < 2; s++) sums[s][1] = of_x[s], sums[s][3] = kUpper * of_x[s];
+        }
+    }
     // What two blocks give of rows g and g + 8, in the one order there is. a, b: sums of the two,
     // less what codes have too much; of_x: of x over them, where something is added.
     __device__ static __forceinline__ void add_pair(const OfScales& scales, int block,
@@ -453,12 +461,10 @@ struct StreamedChunk {
                 if (group == n_groups) break;
                 const int of_x[2] = {group == 0 ? of_rows.x : of_rows.z,
                                      group == 0 ? of_rows.y : of_rows.w};
-                int sums[2][4] = {};
+                int sums[2][4];
+                begin_sums(of_x, sums);
 #pragma unroll
                 for (int s = 0; s < 2; s++) {
-                    if (!OfScales::kAdds) {
-                        sums[s][1] = of_x[s], sums[s][3] = kUpper * of_x[s];
-                    }
                     uint32_t words[kWords];
 #pragma unroll
                     for (int i = 0; i < kWords; i++) {
