@@ -48,7 +48,8 @@ SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps, int s
     plan.pitch = (n_chunks * kChunkBytes + 255) / 256 * 256 + 32;
     const int blocks_of_chunk = scale_block == 0 ? 0 : kTileChunk / scale_block;
     plan.x_sums = behind(0, n_rows * plan.pitch);
-    plan.inverses = behind(plan.x_sums, n_chunks * blocks_of_chunk * kColumns * 4);
+    plan.inverses =
+        behind(plan.x_sums, n_chunks * blocks_of_chunk * (n_rows == 1 ? 1 : kColumns) * 4);
     plan.squares = behind(plan.inverses, n_warps * kColumns * 4);
     plan.sums = behind(plan.squares, normed ? n_rows * n_warps * 4 : 0);
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
@@ -193,7 +194,9 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
     const int in_chunk = g % 2 * (kChunkBytes / 2) + 16 * t;
     const uint4* const x_lane[2] = {kIsF16 ? x_of(g, 32 * t) : x_of(g / 2, in_chunk),
                                     kIsF16 ? x_of(g, 32 * t + 16) : x_of(4 + g / 2, in_chunk)};
-    const auto* x_sums = reinterpret_cast<const int4*>(shared + a.plan.x_sums) + t;
+    constexpr int kSumsOfChunk = Chunk::kBlocks * (kSingle ? 1 : kColumns);
+    const auto* x_sums =
+        reinterpret_cast<const int*>(shared + a.plan.x_sums) + (kSingle ? 0 : 4 * t);
     const int n_groups = kSingle || a.n_rows <= 4 ? 1 : 2;
     using Sums = WarpSums<Chunk, kWarps, kSides>;
     auto* const sums = reinterpret_cast<float*>(shared + a.plan.sums);
@@ -230,8 +233,8 @@ __global__ void __launch_bounds__(32 * kWarps, kBlocksAnSm)
                     if (is_there) ring[i][side].multiply_f16(x, total[side]);
                 } else if (is_there) {
                     octets.add(side, i, [&](float(*sums)[4]) {
-                        ring[i][side].multiply_rows(x, x_sums + chunk * (2 * Chunk::kBlocks),
-                                                    n_groups, sums);
+                        ring[i][side].template multiply_rows<kSingle>(
+                            x, x_sums + chunk * kSumsOfChunk, n_groups, sums);
                     });
                 }
             }

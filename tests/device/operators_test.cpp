@@ -109,7 +109,7 @@ TEST_F(Matvec, takes_as_many_rows_as_there_is_room_for) {
 TEST_F(Matvec, a_row_alone_is_what_it_is_in_company) {
     for (const Format& format : formats()) {
         if (!ridge::cuda::has_tiles(format.id)) continue;
-        for (int64_t d_in : {512, 2048, 2560, 4096, 4352, 8192, 9728}) {
+        for (int64_t d_in : {512, 2048, 2560, 4096, 4352, 8192, 9728, 28672}) {
             Case c{.op = Op::kMatmul, .n_rows = 3, .d_in = d_in};
             c.weights = {{40, format.id}, {20, format.id, true}};
             expect_first_row_alone(finish_case(c));

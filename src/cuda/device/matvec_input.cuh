@@ -33,9 +33,9 @@ constexpr int kChunkBytes = 2 * kTileChunk;
 // shape (RowPlan, device/matvec_row.cuh).
 struct SharedPlan {
     // x [n_rows][pitch] at 0. Of fixed point what blocks' sums of products begin with, int [pairs
-    // of blocks][row % 4][row / 4][block of the pair]: sums of x, times -offset where codes have
-    // one; else they are what mins are multiplied by. Inverse factors of warps' rows
-    // [n_warps][kColumns], and their squares [n_rows][n_warps]. Sums of warps
+    // of blocks][row % 4][row / 4][block of the pair], of one row [blocks]: sums of x, times
+    // -offset where codes have one; else they are what mins are multiplied by. Inverse factors of
+    // warps' rows [n_warps][kColumns], and their squares [n_rows][n_warps]. Sums of warps
     // [2][n_warps][n_sides][kTileRows][kColumns].
     int pitch, x_sums, inverses, squares, sums, n_bytes;
 };
@@ -344,8 +344,9 @@ class RowRounder {
         if constexpr (kInput == Input::kByWarp) {
             at = (warp_ * (2 * kQuads) + number_of(q)) * kBlocks + of_chunk;
         } else {
-            const int pair = (chunk_of(q) * kBlocks + of_chunk) / 2;
-            at = (pair * 4 + row % 4) * 4 + row / 4 * 2 + of_chunk % 2;
+            const int number = chunk_of(q) * kBlocks + of_chunk;
+            at =
+                a_.n_rows == 1 ? number : (number / 2 * 4 + row % 4) * 4 + row / 4 * 2 + number % 2;
         }
         reinterpret_cast<int*>(room_ + Plan::x_sums(a_))[at] =
             a_.offset == 0 ? sum : -a_.offset * sum;

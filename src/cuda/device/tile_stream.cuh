@@ -450,12 +450,19 @@ struct StreamedChunk {
     }
     // to[pair of blocks] += {rows g, g + 8} of the chunk times rows t and, where n_groups is 2,
     // 4 + t of x. x: the lane's words of its column of either; x_sums: of the chunk's first pair of
-    // blocks (SharedPlan), of row t.
-    __device__ __forceinline__ void multiply_rows(const uint4 (&x)[2], const int4* x_sums,
+    // blocks (SharedPlan), of row t, or where kSingle of the only one.
+    template <bool kSingle>
+    __device__ __forceinline__ void multiply_rows(const uint4 (&x)[2], const int* x_sums,
                                                   int n_groups, float (*to)[4]) const {
 #pragma unroll
         for (int block = 0; block < kBlocks; block += 2) {
-            const int4 of_rows = x_sums[2 * block];
+            int4 of_rows{};
+            if constexpr (kSingle) {
+                const int2 of_row = *reinterpret_cast<const int2*>(x_sums + block);
+                of_rows.x = of_row.x, of_rows.y = of_row.y;
+            } else {
+                of_rows = *reinterpret_cast<const int4*>(x_sums + 8 * block);
+            }
 #pragma unroll
             for (int group = 0; group < 2; group++) {
                 if (group == n_groups) break;
