@@ -354,17 +354,15 @@ bool launch_row(const MatvecArgs& a, const Context& c) {
     if (n == 8 * kWarps) {
         return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, true, 4>>(a, c);
     }
-    if constexpr (!is_large<Chunk>) {
-        if constexpr (kWarps == 16) {
-            if (n <= 10 * kWarps) {
-                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 5>>(a, c);
-            }
-            if (n <= 12 * kWarps) {
-                return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 6>>(a, c);
-            }
-        } else if (n == 5 * kWarps) {
-            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 3>>(a, c);
+    if constexpr (kWarps == 16) {
+        if (n <= 10 * kWarps) {
+            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 5>>(a, c);
         }
+        if (n <= 12 * kWarps) {
+            return launch_row_shape<Chunk, RowShape<kWarps, kSides, 4, false, 6>>(a, c);
+        }
+    } else if (n == 5 * kWarps) {
+        return launch_row_shape<Chunk, RowShape<kWarps, kSides, 5, true, 3>>(a, c);
     }
     return false;
 }

@@ -126,19 +126,26 @@ class RowRounder {
             if (k_of(q) < a.d_in) prefetch(a.norm + k_of(q));
         }
     }
+    // behind_x(): called when x has come.
+    template <class F>
+    __device__ __forceinline__ void run(int row, F behind_x) const {
+        static_assert(kQuads > 0);
+        take<kQuads>(row, behind_x);
+    }
     __device__ void run(int row) const {
+        auto nothing = [] {};
         if constexpr (kQuads > 0) {
-            take<kQuads>(row);
+            take<kQuads>(row, nothing);
         } else if (n_quads_ <= 0) {  // a warp that multiplies nothing
             place_inverse(row, 0), place_square(row, 0);
         } else if (!a_.has_quads || n_quads_ > 6) {
             take_in_turns(row);
         } else if (n_quads_ <= 2) {
-            take<2>(row);
+            take<2>(row, nothing);
         } else if (n_quads_ <= 4) {
-            take<4>(row);
+            take<4>(row, nothing);
         } else {
-            take<6>(row);
+            take<6>(row, nothing);
         }
     }
 
@@ -187,8 +194,8 @@ class RowRounder {
     }
 
     // A row of up to kHeld quads a lane that has_quads.
-    template <int kHeld>
-    __device__ __forceinline__ void take(int row) const {
+    template <int kHeld, class F>
+    __device__ __forceinline__ void take(int row, F behind_x) const {
         float4 x[kHeld];
         load_all(a_.x + row * a_.x_stride, x);
         float square = 0, greatest = 0;
@@ -203,6 +210,7 @@ class RowRounder {
             weigh(x[q], norm, square, greatest);
         }
         const float factor = factor_for(row, greatest);
+        behind_x();
 #pragma unroll
         for (int q = 0; q < kHeld - 1; q += 2) place(row, q, x[q], x[q + 1], factor);
         if constexpr (kHeld % 2 == 1) place_last(row, kHeld - 1, x[kHeld - 1], factor);

@@ -38,8 +38,7 @@ __device__ __forceinline__ void for_constants(F f) {
     all(std::make_integer_sequence<int, n>());
 }
 
-// Chunks of 8 and 16 bits, a few of which are enough on their way: rows of them come to registers
-// as fast as by rings, of most lengths.
+// Chunks of 8 and 16 bits, of which fewer are on their way at a time.
 template <class Chunk>
 constexpr bool is_large = Chunk::kBytes > 1000;
 
@@ -55,11 +54,28 @@ struct RowShape {
 };
 
 // Stages of a ring. Where the last of a row is short more must be on their way, if there is room
-// for them, as where blocks have many in a row; but what is asked for early delays x, which comes
-// behind it.
+// for them, as where blocks have many in a row.
 template <class Chunk, class S>
 constexpr int stages_of = S::kExact ? (S::kSides == 2 && !is_large<Chunk> ? 3 : 2)
                                     : (Chunk::kBytes < 700 ? 3 : 2);
+
+// When a ring's stages are asked for; docs/kernels/matmul.md has what was measured. The second
+// cache holds up what it has behind what it has not: x, and what the kernel before stores last,
+// wait for weights that are on their way. So only some stages come before x, each when the one
+// before it has come.
+template <class Chunk, class S>
+struct RingOrder {
+    static constexpr int kStages = stages_of<Chunk, S>;
+    static constexpr bool kIsShort = S::kExact && S::kSides == 1;
+    // Whether a stage is asked for before one is multiplied, to the place of that before it; else
+    // behind, to its own place, so that all places fill as soon as x has come.
+    static constexpr bool kAsksFirst =
+        kStages == 3 || (kIsShort && !is_large<Chunk> && !(S::kWarps == 16 && S::kIsOneStage));
+    static constexpr int kBeforeX = kIsShort ? 1 : 2;
+    // Stages that have been asked for where one is waited for.
+    static constexpr int kAhead = kAsksFirst ? kStages - 1 : kStages;
+    static_assert(kBeforeX <= kAhead && (!kAsksFirst || kBeforeX == kAhead));
+};
 
 // Octets that a stage begins.
 template <class Chunk, class S>
@@ -115,10 +131,14 @@ class RingFeed {
         }
         open_unit();
     }
+    // Whether there is a stage to ask for.
+    __device__ bool has_next() const {
+        return unit_ < a_.n_units;
+    }
     // Asks for the next stage, if there is one, and closes a group of copies. kSide: the stage's.
     template <int kSide>
     __device__ __forceinline__ void ask(SharedAddress slot) {
-        if (unit_ < a_.n_units) {
+        if (has_next()) {
             const int left = a_.geometry.n_chunks - chunk_;
             const int64_t aside = kSide == 1 ? second_ : 0;
             const uint8_t* const codes = codes_ + aside;
@@ -272,15 +292,14 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
 
     let_next_kernel_start();
     // Weights are nobody's product: they come while the kernel before runs.
-    constexpr int kStages = stages_of<Chunk, S>;
     using Plan = RowPlan<Chunk, S>;
+    using Order = RingOrder<Chunk, S>;
     const SharedAddress ring = shared_address(shared) + Plan::kRings + warp * Plan::kRing,
                         ring_end = ring + Plan::kRing;
     Feed feed(a, warp, lane);
-    SharedAddress free_slot = ring;
-    for_constants<kStages - 1>([&](auto stage) {
-        feed.template ask<stage % S::kSides>(free_slot);
-        free_slot += Feed::kBytes;
+    for_constants<Order::kBeforeX>([&](auto stage) {
+        if (stage > 0 && feed.has_next()) wait_for_copies<0>();
+        feed.template ask<stage % S::kSides>(ring + stage * Feed::kBytes);
     });
 
     const Products products(a);
@@ -297,7 +316,12 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
             rounder(a, shared, warp, lane);
         wait_for_previous_kernel();  // x is its product
         load_before(a, target, before);
-        rounder.run(0);
+        rounder.run(0, [&] {
+            for_constants<Order::kAhead - Order::kBeforeX>([&](auto i) {
+                constexpr int stage = Order::kBeforeX + i;
+                feed.template ask<stage % S::kSides>(ring + stage * Feed::kBytes);
+            });
+        });
     }
     __syncwarp();  // what the warp multiplies of x is there
     const int before_warp = warp * (2 * S::kQuads);
@@ -316,7 +340,7 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
         }
     };
     if constexpr (S::kIsOneStage) load_octets(first_x, first_sums, n_chunks - warp);
-    SharedAddress slot = ring;
+    SharedAddress slot = ring, free_slot = ring_end - Feed::kBytes;
     for (int unit = static_cast<int>(blockIdx.x); unit < a.n_units;) {
         const int next_unit = unit + static_cast<int>(gridDim.x);
         float total[S::kSides][2];
@@ -326,11 +350,13 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
         for (int chunk = warp; chunk < n_chunks; chunk += Feed::kStep) {
             const int left = n_chunks - chunk;
             for_constants<S::kSides>([&](auto side) {
-                wait_for_copies<kStages - 2>();
+                wait_for_copies<Order::kAhead - 1>();
                 // What other lanes brought of the stage is there; and all lanes have taken theirs
                 // of the stage before, whose place is free.
                 __syncwarp();
-                feed.template ask<(side + kStages - 1) % S::kSides>(free_slot);
+                if constexpr (Order::kAsksFirst) {
+                    feed.template ask<(side + Order::kAhead) % S::kSides>(free_slot);
+                }
                 if (!S::kIsOneStage && side == 0) {
                     load_octets(x, x_sums, left);
                     x += S::kChunks * kChunkBytes, x_sums += S::kChunks * (Chunk::kBlocks * 4);
@@ -340,7 +366,12 @@ __global__ void __launch_bounds__(32 * S::kWarps, 16 / S::kWarps)
                 } else {
                     multiply_stage<Chunk, S, false>(slot, octets, left, lane, total[side]);
                 }
-                free_slot = slot;
+                if constexpr (Order::kAsksFirst) {
+                    free_slot = slot;
+                } else {
+                    __syncwarp();  // all lanes have taken theirs
+                    feed.template ask<(side + Order::kAhead) % S::kSides>(slot);
+                }
                 slot += Feed::kBytes;
                 if (slot == ring_end) slot = ring;
             });
