@@ -199,20 +199,13 @@ class CpuBackend : public Backend {
     uint64_t n_steps_ = 0;
 };
 
-// Sum of the words of a run of bytes, in lanes, with the lines of the next pages asked for ahead:
-// as fast as memory delivers them.
-uint64_t sum_words(const std::byte* data, size_t n_bytes) {
-    constexpr size_t kAheadBytes = 4096;
-    uint64_t lane[8] = {};
-    for (size_t at = 0; at + sizeof lane <= n_bytes; at += sizeof lane) {
-        __builtin_prefetch(data + at + kAheadBytes);
-        uint64_t word[8];
-        std::memcpy(word, data + at, sizeof word);
-        for (int l = 0; l < 8; l++) lane[l] += word[l];
-    }
-    uint64_t sum = 0;
-    for (uint64_t l : lane) sum += l;
-    return sum;
+// Reads a run of bytes, by a loop for whole runs of kProbeBytes.
+uint64_t read_run(uint64_t (*read)(const uint8_t* data, int64_t n_bytes), const std::byte* data,
+                  int64_t n_bytes) {
+    const int64_t n_whole = n_bytes / cpu::kProbeBytes * cpu::kProbeBytes;
+    uint64_t seen = read(reinterpret_cast<const uint8_t*>(data), n_whole);
+    for (int64_t i = n_whole; i < n_bytes; i++) seen += static_cast<uint64_t>(data[i]);
+    return seen;
 }
 
 using Spans = std::vector<std::span<const std::byte>>;
@@ -249,10 +242,12 @@ Spans runs_of_weights(const Model& model) {
     return joined(std::move(runs));
 }
 
-// Reads all weights as they lie, at least twice and over and over for some 50 ms, and takes the
-// best pass: what stays in a cache from one decode step to the next does so here.
+// Reads all weights as they lie, in turns with lines asked for ahead and without, over and over for
+// some 50 ms, and takes the best pass: what stays in a cache from one decode step to the next does
+// so here. By the widest loads that the machine has, whatever a run is told to compute with.
 double CpuBackend::measure_read_gbps(const Model& model) {
     constexpr size_t kPiece = size_t{256} << 10;
+    static_assert(kPiece % cpu::kProbeBytes == 0);
     Spans pieces;
     size_t total = 0;
     for (const auto& run : runs_of_weights(model)) {
@@ -261,20 +256,22 @@ double CpuBackend::measure_read_gbps(const Model& model) {
             pieces.push_back(run.subspan(at, std::min(kPiece, run.size() - at)));
         }
     }
+    const cpu::ProbeKernels probes = cpu::kernels_of_isa(choose_isa({})).probes;
     std::atomic<uint64_t> sink{0};  // keeps the reads alive
     double best = 0;
     Timer all;
-    for (int pass = 0; pass < 2 || (pass < 20 && all.elapsed_ms() < 50); pass++) {
+    for (int pass = 0; pass < 4 || (pass < 20 && all.elapsed_ms() < 50); pass++) {
+        const auto read = pass % 2 == 0 ? probes.read_ahead : probes.read;
         Timer timer;
-        pool_.parallel_for(static_cast<int64_t>(pieces.size()), 1,
-                           [&](int64_t begin, int64_t end, int) {
-                               uint64_t sum = 0;
-                               for (int64_t i = begin; i < end; i++) {
-                                   sum += sum_words(pieces[static_cast<size_t>(i)].data(),
-                                                    pieces[static_cast<size_t>(i)].size());
-                               }
-                               sink.fetch_add(sum, std::memory_order_relaxed);
-                           });
+        pool_.parallel_for(
+            static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end, int) {
+                uint64_t seen = 0;
+                for (int64_t i = begin; i < end; i++) {
+                    const auto& piece = pieces[static_cast<size_t>(i)];
+                    seen += read_run(read, piece.data(), static_cast<int64_t>(piece.size()));
+                }
+                sink.fetch_add(seen, std::memory_order_relaxed);
+            });
         best = std::max(best, static_cast<double>(total) / static_cast<double>(timer.elapsed_ns()));
     }
     return best;
