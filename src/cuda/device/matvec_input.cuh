@@ -4,6 +4,7 @@
 
 #include "cuda/device/async.cuh"
 #include "cuda/device/block.cuh"
+#include "cuda/device/instructions.cuh"
 #include "cuda/device/numbers.cuh"
 #include "cuda/product.h"
 #include "cuda/tiles.h"
@@ -182,10 +183,7 @@ class RowRounder {
     __device__ __forceinline__ void load_all(const float* row, float4 (&x)[kHeld]) const {
 #pragma unroll
         for (int q = 0; q < kHeld; q++) {
-            const float* at = row + min(k_of(q), a_.d_in - 4);
-            asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(x[q].x), "=f"(x[q].y), "=f"(x[q].z), "=f"(x[q].w)
-                         : "l"(at));
+            load_quad(x[q], row + min(k_of(q), a_.d_in - 4));
         }
 #pragma unroll
         for (int q = 0; q < kHeld; q++) {

@@ -9,7 +9,7 @@
 #include "cuda/device/matvec_sums.cuh"
 #include "cuda/device/tile_stream.cuh"
 
-// matvec_row: matvec (cuda/matvec.cu) of one row of codes
+// matvec_row: matvec (device/matvec_rows.cuh) of one row of codes
 //
 //   Units, warps and operands are matvec's, and results the same bits. But the eight columns of an
 //   mma are not four rows of x, high and low bytes: of an octet, eight blocks along k that each

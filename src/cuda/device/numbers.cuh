@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/device/instructions.cuh"
+
 namespace ridge::cuda {
 
 // x[..] = 0. Not by an initialiser: of arrays of arrays nvcc 13.0 then clears, at times, but the
@@ -29,18 +31,6 @@ __device__ inline float2 floats_of_bf16(uint32_t pair) {
     return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
 }
 
-// Two float32 rounded to nearest even, the first in the lower half.
-__device__ inline uint32_t two_f16(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-__device__ inline uint32_t two_bf16(float low, float high) {
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 // A power of two that brings magnitudes up to `greatest` (its bits) below 2^15, so that f16 holds
 // them, and its inverse. Neither is subnormal; of zero, infinity and NaN both are finite.
 struct PowerOfTwo {
@@ -53,13 +43,6 @@ __device__ inline PowerOfTwo power_for_f16(uint32_t greatest) {
     const uint32_t exponent = min(max(greatest >> 23, kLeast), kMost);
     return {__uint_as_float((kBias + kOf - exponent) << 23),
             __uint_as_float((kBias + exponent - kOf) << 23)};
-}
-
-// The greater of x and |y|; NaN if one of them is.
-__device__ inline float greater_or_nan(float x, float y) {
-    float result;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(fabsf(y)));
-    return result;
 }
 
 // Rows in fixed point: an element is 256 high + low, both int8, times the inverse of a factor that
@@ -88,13 +71,6 @@ __device__ inline FixedQuad fixed_quad(const float4& x, float factor) {
     constexpr uint32_t kOfZero = 0x4b400080u;
     return {__byte_perm(even, odd, 0x7632), __byte_perm(even, odd, 0x5410) ^ 0x80808080u,
             static_cast<int>(a + b + c + d - 4 * kOfZero)};
-}
-
-// 2^x within 2 ulp (ex2.approx of PTX ISA 1.4); 0 below 2^-126, 0 of -inf, NaN of NaN.
-__device__ inline float exp2_near(float x) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
 }
 
 // Four int8 codes, each of 128 more made unsigned (x ^ 0x80808080), to float32: code i is

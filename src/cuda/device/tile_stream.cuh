@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/device/fragments.cuh"
+#include "cuda/device/instructions.cuh"
 #include "cuda/device/tile_codes.cuh"
 
 namespace ridge::cuda {
@@ -12,68 +13,6 @@ namespace ridge::cuda {
 // Chunks of weights in tiles (cuda/tiles.h) that come from global memory to the registers of the
 // warp that multiplies them, straight or by way of shared memory: a tile lies in the order in which
 // lanes hold it.
-
-// What is read once a step, where it is wanted; loads of 16 bytes pass the first cache by and leave
-// the second one first. Volatile, so that it stays before the wait for the kernel before; without a
-// branch, so that one piece of code serves the last chunks, too.
-template <class T>
-__device__ inline void load_once(T& x, const uint8_t* at, bool wanted) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-    if constexpr (sizeof(T) == 16) {
-        asm volatile(
-            "{.reg .pred p; setp.ne.b32 p, %5, 0;\n"
-            "@p ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %6;}"
-            : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
-            : "l"(at), "r"(static_cast<int>(wanted)), "l"(leaves_first()));
-    } else if constexpr (sizeof(T) == 8) {
-        asm volatile(
-            "{.reg .pred p; setp.ne.b32 p, %3, 0;\n"
-            "@p ld.global.nc.v2.u32 {%0, %1}, [%2];}"
-            : "+r"(x.x), "+r"(x.y)
-            : "l"(at), "r"(static_cast<int>(wanted)));
-    } else {
-        asm volatile(
-            "{.reg .pred p; setp.ne.b32 p, %2, 0;\n"
-            "@p ld.global.nc.u32 %0, [%1];}"
-            : "+r"(x)
-            : "l"(at), "r"(static_cast<int>(wanted)));
-    }
-}
-
-// What lies at an address in shared memory. Volatile, so that it stays behind the wait for the
-// copies that bring it.
-template <class T>
-__device__ inline void load_shared(T& x, SharedAddress at) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-    if constexpr (sizeof(T) == 16) {
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(at));
-    } else if constexpr (sizeof(T) == 8) {
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at));
-    } else {
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at));
-    }
-}
-
-// The same in lanes that have it; others keep what they have.
-template <int n>
-__device__ inline void load_where(uint32_t (&x)[n], SharedAddress at, bool wanted) {
-    static_assert(n == 2 || n == 4);
-    if constexpr (n == 4) {
-        asm volatile(
-            "{.reg .pred p; setp.ne.b32 p, %5, 0;\n"
-            "@p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];}"
-            : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])
-            : "r"(at), "r"(static_cast<int>(wanted)));
-    } else {
-        asm volatile(
-            "{.reg .pred p; setp.ne.b32 p, %3, 0;\n"
-            "@p ld.shared.v2.u32 {%0, %1}, [%2];}"
-            : "+r"(x[0]), "+r"(x[1])
-            : "r"(at), "r"(static_cast<int>(wanted)));
-    }
-}
 
 // Codes of a chunk: the lane's, and their high bits.
 __device__ inline void load_codes(ChunkCodes<Codes::kFour>& c, const uint8_t* codes, const uint8_t*,
