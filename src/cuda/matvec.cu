@@ -32,18 +32,6 @@ MatvecPlan plan_matvec(int n_tiles, int n_chunks, Epilogue epilogue) {
     return plan;
 }
 
-// Units of all weights, and of each.
-void number_units(MatvecArgs& a, bool pairs) {
-    a.unit_tiles = pairs ? 2 : 1;
-    a.n_units = 0;
-    for (int i = 0; i < 3; i++) {
-        a.first_units[i] = i < a.n_weights ? a.n_units : INT_MAX;
-        if (a.epilogue == Epilogue::kSwiglu && i > 0) a.first_units[i] = INT_MAX;
-        if (a.first_units[i] == INT_MAX) continue;
-        a.n_units += ceil_div(a.weights[i].n_tiles, a.unit_tiles);
-    }
-}
-
 // Blocks of a product that run on a multiprocessor at a time, at most `most`.
 int blocks_an_sm(const Context& c, int shared_bytes, int most) {
     return std::clamp(c.shared_bytes_an_sm / 100 * kDecodeCarveout / (shared_bytes + 1024), 1,
@@ -128,8 +116,7 @@ void launch_shape(MatvecArgs& a, const Context& c) {
     if constexpr (kSingle && Chunk::kBlock > 0) {
         if (launch_row<Chunk, kWarps, kSides>(a, c)) return;
     }
-    // As many chunks on their way as registers have room for.
-    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 11) ? 4 : 2;
+    constexpr int kDepth = depth_of<Chunk, kSides>;
     a.plan = shared_plan(a.geometry.n_chunks, a.n_rows, kSides, kWarps, Chunk::kBlock,
                          a.norm != nullptr);
     if constexpr (kSingle) {

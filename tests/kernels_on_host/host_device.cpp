@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <vector>
 
 // What kernels declare.
 namespace ridge::cuda::matvec {

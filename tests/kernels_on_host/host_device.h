@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <vector>
 
 // What CUDA kernels need to run on a host, a block at a time: its threads take turns, each until it
 // waits for others. What C++ does is what a device does; the instructions that C++ has no name for
@@ -67,29 +67,20 @@ inline void __syncthreads() {
     ridge::host_device::sync_block();
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T x, int lanes) {
-    static_assert(sizeof x == 4);
-    using namespace ridge::host_device;
-    LaneWords words{};
-    memcpy(words.data(), &x, sizeof x);
-    memcpy(&x, exchange(words)[static_cast<size_t>(lane() ^ lanes)].data(), sizeof x);
-    end_exchange();
-    return x;
-}
-template <class T>
-T __shfl_up_sync(unsigned, T x, int lanes) {
-    static_assert(sizeof x == 4);
-    using namespace ridge::host_device;
-    LaneWords words{};
-    memcpy(words.data(), &x, sizeof x);
-    const auto& all = exchange(words);
-    if (lane() >= lanes) memcpy(&x, all[static_cast<size_t>(lane() - lanes)].data(), sizeof x);
-    end_exchange();
-    return x;
-}
-template <class T>
 T __shfl_sync(unsigned, T x, int from) {
-    return __shfl_xor_sync(0u, x, from ^ ridge::host_device::lane());
+    using namespace ridge::host_device;
+    x = std::bit_cast<T>(exchange({std::bit_cast<uint32_t>(x)})[static_cast<size_t>(from)][0]);
+    end_exchange();
+    return x;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T x, int lanes) {
+    return __shfl_sync(mask, x, ridge::host_device::lane() ^ lanes);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T x, int lanes) {
+    const int lane = ridge::host_device::lane();
+    return __shfl_sync(mask, x, lane < lanes ? lane : lane - lanes);
 }
 inline uint32_t __reduce_max_sync(unsigned, uint32_t x) {
     using namespace ridge::host_device;
@@ -98,14 +89,10 @@ inline uint32_t __reduce_max_sync(unsigned, uint32_t x) {
     return x;
 }
 inline float __uint_as_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return std::bit_cast<float>(bits);
 }
 inline uint32_t __float_as_uint(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+    return std::bit_cast<uint32_t>(x);
 }
 inline float __fdividef(float a, float b) {
     return a / b;

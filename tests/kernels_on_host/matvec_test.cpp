@@ -3,7 +3,6 @@
 // Kernels come behind it.
 #include <gtest/gtest.h>
 
-#include <climits>
 #include <cmath>
 #include <random>
 #include <string>
@@ -96,19 +95,15 @@ class Call {
         MatvecArgs& a = args_;
         const auto d_in = static_cast<int>(problem_.d_in), d_out = static_cast<int>(problem_.d_out);
         a.geometry = geometry_, a.offset = geometry_.kind.offset;
-        a.unit_tiles = pairs ? 2 : 1, a.n_weights = problem_.n_weights;
-        for (int i = 0; i < 3; i++) {
-            a.first_units[i] = INT_MAX;
-            if (i >= a.n_weights) continue;
-            const int n_tiles = ceil_div(d_out, kTileRows);
-            a.weights[i] = {part_of(i, 0), nullptr, n_tiles, d_out, i * d_out};
-            if (problem_.swiglu && i > 0) continue;
-            a.first_units[i] = a.n_units, a.n_units += ceil_div(n_tiles, a.unit_tiles);
+        a.epilogue = problem_.swiglu ? Epilogue::kSwiglu : Epilogue::kStore;
+        a.n_weights = problem_.n_weights;
+        for (int i = 0; i < a.n_weights; i++) {
+            a.weights[i] = {part_of(i, 0), nullptr, ceil_div(d_out, kTileRows), d_out, i * d_out};
         }
+        number_units(a, pairs);
         a.x_stride = a.d_in = d_in, a.has_quads = d_in % 4 == 0;
         a.norm = problem_.normed ? norm_.data() : nullptr;
         a.per_element = 1.0f / static_cast<float>(d_in), a.eps = 1e-5f;
-        a.epilogue = problem_.swiglu ? Epilogue::kSwiglu : Epilogue::kStore;
         a.out_stride = a.n_weights * d_out;
     }
     const uint8_t* part_of(int weight, int64_t tile) const {
@@ -142,7 +137,7 @@ template <class Chunk, class Shape>
 void check_shape(const Format& format, const Problem& problem) {
     SCOPED_TRACE(format.name + " " + std::to_string(problem.d_in));
     constexpr int kWarps = Shape::kWarps, kSides = Shape::kSides, kThreads = 32 * kWarps;
-    constexpr int kDepth = Chunk::kRegisters * kSides <= (kSides == 1 ? 16 : 11) ? 4 : 2;
+    constexpr int kDepth = depth_of<Chunk, kSides>;
     constexpr bool kAreCodes = Chunk::kBlock > 0;
     Call call(format, problem, kSides == 2 && !problem.swiglu);
     const auto plan_for = [&](const MatvecArgs& a) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <climits>
 
+#include "base/checked_math.h"
 #include "cuda/device/async.cuh"
 #include "cuda/device/matvec_input.cuh"
 #include "cuda/device/matvec_sums.cuh"
@@ -47,6 +49,22 @@ inline SharedPlan shared_plan(int n_chunks, int n_rows, int n_sides, int n_warps
     plan.n_bytes = behind(plan.sums, 2 * n_sides * n_warps * kTileRows * kColumns * 4);
     return plan;
 }
+
+// Units of all weights, and of each.
+inline void number_units(MatvecArgs& a, bool pairs) {
+    a.unit_tiles = pairs ? 2 : 1;
+    a.n_units = 0;
+    for (int i = 0; i < 3; i++) {
+        a.first_units[i] = i < a.n_weights ? a.n_units : INT_MAX;
+        if (a.epilogue == Epilogue::kSwiglu && i > 0) a.first_units[i] = INT_MAX;
+        if (a.first_units[i] == INT_MAX) continue;
+        a.n_units += ceil_div(a.weights[i].n_tiles, a.unit_tiles);
+    }
+}
+
+// As many chunks of a side on their way as registers have room for.
+template <class Chunk, int kSides>
+constexpr int depth_of = Chunk::kRegisters* kSides <= (kSides == 1 ? 16 : 11) ? 4 : 2;
 
 // The chunks that a warp multiplies, in the order in which it loads them: groups of kDepth, of one
 // unit each, of which the last may be short. A group's chunk i is at base + i * kWarps.
